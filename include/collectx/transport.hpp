@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What any wire must promise. A transport is channels; a channel is one directed FIFO of slots from one rank to one peer.
+#pragma once
+
+#include "collectx/status.hpp"
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+namespace collectx {
+inline namespace v0 {
+
+/// Nanoseconds on the clock of one transport. A hostile transport's clock is virtual.
+using nanoseconds = std::int64_t;
+
+/// A message as its receiver sees it. `data` is null where there is none yet.
+struct message {
+  std::byte const* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t tag = 0;
+};
+
+/// What a rank is doing, as the others may read it when something does not fit.
+struct call_record {
+  std::uint64_t sequence = 0;  ///< number of the call on its communicator, from 1
+  std::uint64_t count = 0;     ///< elements, as the caller gave them
+  std::int32_t root = -1;
+  std::uint32_t tag = 0;       ///< travels with every message of the call
+  char what[40] = {};          ///< "all_reduce float sum ring"
+};
+
+/// The sending end.
+///
+/// 1. `try_acquire(bytes)` gives writable memory of at least `bytes` (at most the transport's slot_bytes()), aligned to 16, or null; asked
+///    again before `commit` it gives the same slot.
+/// 2. The slot is the sender's until `commit(bytes, tag)`; what was written before is then seen by the receiver, whole, once, in order.
+template <class C>
+concept SendChannel = requires(C& channel, std::size_t bytes, std::uint32_t tag) {
+  { channel.try_acquire(bytes) } -> std::same_as<std::byte*>;
+  channel.commit(bytes, tag);
+};
+
+/// The receiving end.
+///
+/// 1. `try_peek()` gives the oldest message not yet released, or one without data; asked again it gives the same.
+/// 2. The slot is the receiver's until `release()`, which gives it back to the sender.
+template <class C>
+concept RecvChannel = requires(C& channel) {
+  { channel.try_peek() } -> std::same_as<message>;
+  channel.release();
+};
+
+/// A Transport moves bytes between the ranks of one group.
+///
+/// 1. `channel_to(p, lane)` here and `channel_from(q, lane)` there are two ends of one FIFO of `slots()` slots of `slot_bytes()`; the
+///    reference stays valid as long as the transport. Lanes are 0 .. lanes()-1.
+/// 2. `try_*` never block; `progress()` moves what the wire needs moved; `now()` is the clock of all deadlines.
+/// 3. `idle(polls, peer)` is called when nothing could be done `polls` times in a row and `peer` is waited for: it spends the time well
+///    (spin, yield) and returns a failure as soon as the group has one: a rank died, a rank aborted, calls differ.
+/// 4. `begin(record)` publishes what this rank does, `end()` that it is done and waits for nobody.
+/// 5. `abort(status)` makes every rank's `idle` fail; the first report wins and is what `abort` returns.
+/// 6. `blame(peer)` follows who waits for whom from `peer` to the rank that waits for nobody.
+///
+/// Not required: threads, ordering between two channels, or host-addressable memory.
+template <class T>
+concept Transport = requires(T& transport, int peer, int lane, int polls, call_record const& record, status const& why) {
+  { transport.rank() } -> std::same_as<int>;
+  { transport.size() } -> std::same_as<int>;
+  { transport.lanes() } -> std::same_as<int>;
+  { transport.slots() } -> std::same_as<int>;
+  { transport.slot_bytes() } -> std::same_as<std::size_t>;
+  { transport.channel_to(peer, lane) } -> SendChannel;
+  { transport.channel_from(peer, lane) } -> RecvChannel;
+  { transport.now() } -> std::same_as<nanoseconds>;
+  { transport.idle(polls, peer) } -> std::same_as<status>;
+  { transport.abort(why) } -> std::same_as<status>;
+  { transport.blame(peer) } -> std::same_as<int>;
+  transport.progress();
+  transport.begin(record);
+  transport.end();
+};
+
+}  // namespace v0
+}  // namespace collectx
