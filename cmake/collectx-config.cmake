@@ -1,0 +1,15 @@
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+include("${CMAKE_CURRENT_LIST_DIR}/collectx-targets.cmake")
+
+# An optional part is a component, and a file of its name beside this one finds what it needs: asking for the core never looks for it.
+foreach(collectx_part IN LISTS collectx_FIND_COMPONENTS)
+  if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/collectx-${collectx_part}.cmake")
+    include("${CMAKE_CURRENT_LIST_DIR}/collectx-${collectx_part}.cmake")
+  else()
+    set(collectx_${collectx_part}_FOUND FALSE)
+  endif()
+endforeach()
+unset(collectx_part)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(collectx CONFIG_MODE HANDLE_COMPONENTS)
