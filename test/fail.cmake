@@ -4,7 +4,7 @@ set(fail_driver ${CMAKE_CURRENT_SOURCE_DIR}/fail/run.cmake)
 
 function(collectx_fail_test name source section)
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -DCOMPILER=${CMAKE_CXX_COMPILER} -DSOURCE=${source} -DSECTION=${section}
-    -DINCLUDE=${PROJECT_SOURCE_DIR}/include -DCLANG=$<CXX_COMPILER_ID:Clang> -P ${fail_driver})
+    -DINCLUDE=${PROJECT_SOURCE_DIR}/include -DCOMPILER_ID=${CMAKE_CXX_COMPILER_ID} -P ${fail_driver})
   set_tests_properties(${name} PROPERTIES LABELS fail TIMEOUT 120)
 endfunction()
 

@@ -1,7 +1,7 @@
-# -DCOMPILER= -DSOURCE= -DINCLUDE= -DCLANG= [-DSECTION=]: compiles one section of a file that must not compile, and reads what the compiler says.
+# -DCOMPILER= -DSOURCE= -DINCLUDE= -DCOMPILER_ID= [-DSECTION=]: compiles one section of a file that must not compile, and reads what the compiler says.
 # Source lines are kept out of the diagnostics, so that an expectation cannot be met by the text of the file itself.
 set(no_source_lines -fno-diagnostics-show-caret)
-if(CLANG)
+if(COMPILER_ID STREQUAL "Clang")
   set(no_source_lines -fno-caret-diagnostics)
 endif()
 set(command ${COMPILER} -std=c++20 -Wall -Wextra -I${INCLUDE} -fmessage-length=0 ${no_source_lines} -S -o /dev/null)
