@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What an operation must promise before a collective may combine with it, and how it says so.
+#pragma once
+
+#include "collectx/config.hpp"
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+namespace collectx {
+inline namespace v0 {
+
+namespace detail {
+template <class R>
+concept declares_commutative = requires {
+  { R::is_commutative } -> std::convertible_to<bool>;
+};
+template <class R, class T>
+concept declares_commutative_per_type = requires {
+  { R::template is_commutative<T> } -> std::convertible_to<bool>;
+};
+
+template <class R, class T>
+constexpr bool declared_commutative() {
+  // In this order: g++ 12 takes `template is_commutative<T>` of a plain member for an error, not for an unmet requirement.
+  if constexpr (declares_commutative<R>) {
+    return R::is_commutative;
+  } else {
+    constexpr bool declared = declares_commutative_per_type<R, T>;
+    static_assert(declared,
+                  "collectx: this reduction does not say whether it is commutative: add `static constexpr bool is_commutative = true;` "
+                  "(or false), or wrap it: collectx::commutative(f), collectx::non_commutative(f)");
+    if constexpr (declared) return R::template is_commutative<T>;
+    return false;
+  }
+}
+}  // namespace detail
+
+/// Whether R declares op(a, b) == op(b, a) for T. R without a declaration does not compile: a silent `false` would cost it the fast
+/// schedules, a silent `true` would give wrong results.
+template <class R, class T>
+inline constexpr bool is_commutative_v = detail::declared_commutative<std::remove_cvref_t<R>, T>();
+
+/// A Reduction combines two values of T into one.
+///
+/// 1. Associative, up to rounding. The order in which ranks are combined is the schedule's.
+/// 2. `is_commutative` (a static bool, or a static bool template over T) is a promise of the author: a schedule that reorders ranks asks
+///    for it. Everything callable that does not declare it is an error, not merely no Reduction.
+/// 3. Calls on a const object from several threads do not disturb one another.
+/// 4. `finish(value, ranks)`, where present, is applied exactly once to each element of the result.
+///
+/// Not required: an identity (none is ever combined in), exactness, noexcept (but what it throws ends the program).
+template <class R, class T>
+concept Reduction = std::is_trivially_copyable_v<T> && std::copyable<T> && requires(R const& reduction, T const& left, T const& right) {
+  { reduction(left, right) } -> std::convertible_to<T>;
+} && (is_commutative_v<R, T> || true);
+
+/// Whether the result needs a last step that knows the number of ranks.
+template <class R, class T>
+inline constexpr bool has_finish = requires(R const& reduction, T const& value, int ranks) {
+  { reduction.finish(value, ranks) } -> std::convertible_to<T>;
+};
+
+/// For messages: `R::name`, or "user".
+template <class R>
+constexpr char const* reduction_name() {
+  if constexpr (requires { { R::name } -> std::convertible_to<char const*>; })
+    return R::name;
+  else
+    return "user";
+}
+
+namespace detail {
+template <class F, bool Commutative>
+struct declared_reduction {
+  static constexpr bool is_commutative = Commutative;
+  static constexpr char const* name = reduction_name<F>();
+
+  template <class T>
+  constexpr T operator()(T const& left, T const& right) const
+    requires requires(F const& g) {
+      { g(left, right) } -> std::convertible_to<T>;
+    }
+  {
+    return static_cast<T>(f(left, right));
+  }
+  template <class T>
+  constexpr T finish(T const& value, int ranks) const
+    requires has_finish<F, T>
+  {
+    return static_cast<T>(f.finish(value, ranks));
+  }
+
+  [[no_unique_address]] F f;
+};
+}  // namespace detail
+
+/// f with the promise that f(a, b) == f(b, a). For lambdas and other people's functors.
+template <class F>
+constexpr detail::declared_reduction<F, true> commutative(F f) {
+  return {std::move(f)};
+}
+
+/// f with the warning that operands must stay in rank order.
+template <class F>
+constexpr detail::declared_reduction<F, false> non_commutative(F f) {
+  return {std::move(f)};
+}
+
+}  // namespace v0
+}  // namespace collectx
