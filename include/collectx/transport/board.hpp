@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a group in one memory shares beside its rings: the verdict that ends it, and per rank what it does and whom it waits for.
+#pragma once
+
+#include "collectx/process.hpp"
+#include "collectx/transport.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+using shared_word = std::atomic_ref<std::uint64_t>;
+
+/// Lets the other hardware thread of this core run while we spin.
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// The memory of a board: zero is its initial state. Every word is only ever touched as an atomic, except `text`, which its owner writes
+/// once, before the verdict that points to it.
+struct alignas(64) board_seat {
+  enum presence : std::uint64_t { absent = 0, present = 1, left = 2 };
+
+  std::uint64_t stamp;      // odd while `record` is being written
+  std::uint64_t waits_for;  // 1 + rank, 0: nobody
+  std::uint64_t finished;   // sequence of the last call that ended
+  std::uint64_t there;      // a `presence`
+  std::uint64_t pid, start, space;
+  std::uint64_t reporting;
+  std::uint64_t record[sizeof(call_record) / 8];
+  std::uint64_t cpus[16];
+  char text[status::capacity];
+};
+static_assert(sizeof(call_record) == 64 && sizeof(board_seat) % 64 == 0);
+
+struct alignas(64) board_memory {
+  std::uint64_t verdict;  // 0, or packed: code, blamed rank, reporting rank; alone on its line, which everybody keeps cached
+  alignas(64) std::uint64_t users;
+
+  board_seat& seat(int rank) { return reinterpret_cast<board_seat*>(this + 1)[rank]; }
+  static constexpr std::size_t bytes(int size) { return sizeof(board_memory) + static_cast<std::size_t>(size) * sizeof(board_seat); }
+};
+
+/// One rank's place at the board. All of it belongs to the rank's thread, except `abort`, which any thread may call.
+class board {
+ public:
+  board() = default;
+  board(board_memory& memory, int rank, int size) noexcept : memory_(&memory), rank_(rank), size_(size), probe_(rank) {}
+
+  /// False where the seat was taken before; a seat is never taken twice, since its rings remember.
+  bool sit_down(process_identity const& id) noexcept {
+    board_seat& mine = seat(rank_);
+    std::uint64_t expected = board_seat::absent;
+    if (!shared_word(mine.there).compare_exchange_strong(expected, board_seat::present, std::memory_order_acq_rel)) return false;
+    space_ = id.space;
+    shared_word(mine.start).store(id.start, std::memory_order_relaxed);
+    shared_word(mine.space).store(id.space, std::memory_order_relaxed);
+    shared_word(mine.pid).store(id.pid, std::memory_order_release);
+    publish_cpus();
+    return true;
+  }
+  void leave() noexcept { shared_word(seat(rank_).there).store(board_seat::left, std::memory_order_release); }
+
+  void begin(call_record const& record) noexcept {
+    board_seat& mine = seat(rank_);
+    std::uint64_t words[8];
+    std::memcpy(words, &record, sizeof words);
+    // A reader that sees any new word also sees the odd stamp: release on each word, since fences would blind ThreadSanitizer.
+    shared_word(mine.stamp).store(++stamp_, std::memory_order_relaxed);
+    for (int i = 0; i < 8; ++i) shared_word(mine.record[i]).store(words[i], std::memory_order_release);
+    shared_word(mine.stamp).store(++stamp_, std::memory_order_release);
+    sequence_ = record.sequence;
+    tag_ = record.tag;
+  }
+
+  void end() noexcept {
+    stop_waiting();
+    shared_word(seat(rank_).finished).store(sequence_, std::memory_order_release);
+  }
+
+  /// True when a wait has lasted long enough to be worth announcing.
+  bool about_to_wait(int polls) const noexcept { return polls >= patience_ && waiting_ == 0; }
+
+  status idle(int polls, int peer) noexcept {
+    if (std::uint64_t const verdict = load(memory_->verdict)) return spell(verdict);
+    if (polls >= patience_) return wait(polls, peer);
+    if (waiting_ != 0) stop_waiting();
+    relax();
+    return {};
+  }
+
+  status abort(status const& why) noexcept {
+    if (load(memory_->verdict) == 0) {
+      board_seat& mine = seat(rank_);
+      if (shared_word(mine.reporting).exchange(1, std::memory_order_acq_rel) == 0) {
+        constexpr std::size_t prefix = sizeof "collectx: " - 1;
+        if (why.ok()) {
+          std::snprintf(mine.text, sizeof mine.text, "rank %d called abort", rank_);
+        } else {
+          std::snprintf(mine.text, sizeof mine.text, "%s", why.what() + prefix);
+        }
+        std::uint64_t const code = static_cast<std::uint64_t>(why.ok() ? errc::aborted : why.code());
+        std::uint64_t const blamed = static_cast<std::uint64_t>((why.ok() ? rank_ : why.rank()) + 1);
+        std::uint64_t none = 0;
+        shared_word(memory_->verdict)
+            .compare_exchange_strong(none, code | blamed << 8 | static_cast<std::uint64_t>(rank_ + 1) << 32, std::memory_order_acq_rel);
+      } else {
+        while (load(memory_->verdict) == 0) ::sched_yield();  // another thread of this rank is between the two lines above
+      }
+    }
+    return spell(load(memory_->verdict));
+  }
+
+  /// Follows who waits for whom from `peer` to the rank that waits for nobody. A circle has no such rank: then it is `peer`.
+  int blame(int peer) noexcept {
+    int at = peer;
+    for (int hops = 0; hops <= size_; ++hops) {
+      std::uint64_t const next = load(seat(at).waits_for);
+      if (next == 0) return at;
+      at = static_cast<int>(next) - 1;
+    }
+    return peer;
+  }
+
+ private:
+  static constexpr int patience_alone = 64, patience_crowded = 16;  // polls before the wait is announced
+  static constexpr nanoseconds spin = 40'000;                       // waking an idle core costs 25 us, so give it up late
+  static constexpr nanoseconds look_interval = 8'000'000;
+  static constexpr int looks = 4;  // processes looked up each time: 10 us apiece
+
+  static std::uint64_t load(std::uint64_t& word) noexcept { return shared_word(word).load(std::memory_order_acquire); }
+  board_seat& seat(int rank) const noexcept { return memory_->seat(rank); }
+
+  void stop_waiting() noexcept {
+    if (waiting_ == 0) return;
+    waiting_ = 0;
+    shared_word(seat(rank_).waits_for).store(0, std::memory_order_relaxed);
+  }
+
+  /// Cores that the ranks of the group may run on, all together.
+  int cores() noexcept {
+    int count = 0;
+    for (int word = 0; word < 16; ++word) {
+      std::uint64_t any = 0;
+      for (int r = 0; r < size_; ++r) any |= shared_word(seat(r).cpus[word]).load(std::memory_order_relaxed);
+      count += __builtin_popcountll(any);
+    }
+    return count;
+  }
+
+  /// With a core for each rank spin, else hand the core over at once. Asked anew now and then, since ranks pin themselves when they like.
+  void adapt() noexcept {
+    publish_cpus();
+    crowded_ = size_ > cores();
+    patience_ = crowded_ ? patience_crowded : patience_alone;
+  }
+
+  void publish_cpus() noexcept {
+    std::uint64_t words[16] = {};
+    static_assert(sizeof words == sizeof(::cpu_set_t));
+    if (::sched_getaffinity(0, sizeof words, reinterpret_cast<::cpu_set_t*>(words)) != 0) {
+      long const online = ::sysconf(_SC_NPROCESSORS_ONLN);  // more CPUs than the mask has bits
+      for (long i = 0; i < online && i < 1024; ++i) words[i / 64] |= std::uint64_t{1} << (i % 64);
+    }
+    for (int i = 0; i < 16; ++i) shared_word(seat(rank_).cpus[i]).store(words[i], std::memory_order_relaxed);
+  }
+
+  [[gnu::noinline]] status wait(int polls, int peer) noexcept {
+    nanoseconds time = 0;
+    if (waiting_ == 0) {
+      if (waits_++ % 1024 == 0) adapt();
+      since_ = looked_ = time = monotonic_now();
+      yielding_ = crowded_;
+    }
+    if (waiting_ != peer + 1) {
+      waiting_ = peer + 1;
+      shared_word(seat(rank_).waits_for).store(static_cast<std::uint64_t>(waiting_), std::memory_order_relaxed);
+    }
+    if (polls % (yielding_ ? 8 : 64) == 0 && time == 0) {
+      time = monotonic_now();
+      if (time - since_ > spin) yielding_ = true;
+      if (time - looked_ > look_interval) {
+        looked_ = time;
+        adapt();
+        if (status s = look_around(peer); !s) return s;
+      }
+    }
+    if (yielding_) {
+      ::sched_yield();
+    } else {
+      relax();
+    }
+    return {};
+  }
+
+  /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call.
+  status look_around(int peer) noexcept {
+    if (sequence_ == 0 || load(seat(rank_).finished) >= sequence_) return {};
+    for (int r = 0; r < size_; ++r) {
+      call_record other;
+      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
+      // `there` first: who left has ended its calls before.
+      if (load(seat(r).there) == board_seat::left && load(seat(r).finished) < sequence_) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
+                                     static_cast<unsigned long long>(sequence_)));
+      }
+    }
+    for (int i = 0; i < looks; ++i) {
+      int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
+      if (r == rank_ || load(seat(r).finished) >= sequence_) continue;
+      board_seat& other = seat(r);
+      if (load(other.there) != board_seat::present) continue;
+      process_identity const id{load(other.pid), load(other.start), load(other.space)};
+      // Looked up twice at the end: it may have ended the call and gone in good order since we read `finished`.
+      if (is_dead(id, space_) && load(other.finished) < sequence_ && load(other.there) == board_seat::present) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
+      }
+    }
+    return {};
+  }
+
+  bool read_record(int rank, call_record& record) noexcept {
+    board_seat& other = seat(rank);
+    std::uint64_t words[8];
+    std::uint64_t const before = load(other.stamp);
+    for (int i = 0; i < 8; ++i) words[i] = load(other.record[i]);
+    if (before % 2 != 0 || shared_word(other.stamp).load(std::memory_order_relaxed) != before) return false;
+    std::memcpy(&record, words, sizeof words);
+    return true;
+  }
+
+  /// Names the rank whose call is the rarest beside one whose call is the most common, so that all reporters say the same.
+  status mismatch() noexcept {
+    int odd = rank_, common = rank_, fewest = size_ + 1, most = 0;
+    for (int r = 0; r < size_; ++r) {
+      call_record mine, other;
+      int same = 0;
+      if (!read_record(r, mine) || mine.sequence != sequence_) continue;
+      for (int q = 0; q < size_; ++q) same += read_record(q, other) && other.sequence == sequence_ && other.tag == mine.tag ? 1 : 0;
+      if (same > most) most = same, common = r;
+      if (same <= fewest) fewest = same, odd = r;
+    }
+    char odd_text[112], common_text[112];
+    describe(odd, odd_text, sizeof odd_text);
+    describe(common, common_text, sizeof common_text);
+    return status::failure(errc::mismatch, odd, "rank %d calls %s, rank %d calls %s", odd, odd_text, common, common_text);
+  }
+
+  void describe(int rank, char* text, std::size_t capacity) noexcept {
+    call_record record;
+    if (!read_record(rank, record)) record = {};
+    int const used = std::snprintf(text, capacity, "%.*s of %llu", static_cast<int>(sizeof record.what), record.what,
+                                   static_cast<unsigned long long>(record.count));
+    if (record.root < 0) return;
+    std::snprintf(text + used, capacity - static_cast<std::size_t>(used), " with root %d", static_cast<int>(record.root));
+  }
+
+  status spell(std::uint64_t verdict) noexcept {
+    errc const code = static_cast<errc>(verdict & 255);
+    int const blamed = static_cast<int>(verdict >> 8 & 0xffffff) - 1, reporter = static_cast<int>(verdict >> 32) - 1;
+    if (blamed == reporter) return status::failure(code, blamed, "%s", seat(reporter).text);
+    return status::failure(code, blamed, "%s (reported by rank %d)", seat(reporter).text, reporter);
+  }
+
+  board_memory* memory_ = nullptr;
+  int rank_ = 0;
+  int size_ = 0;
+  int patience_ = patience_alone;
+  bool crowded_ = false;
+  bool yielding_ = false;
+  int waiting_ = 0;  // as published: 1 + rank
+  int probe_ = 0;
+  std::uint32_t waits_ = 0;
+  std::uint32_t tag_ = 0;
+  std::uint64_t stamp_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t space_ = 0;
+  nanoseconds since_ = 0;
+  nanoseconds looked_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx
