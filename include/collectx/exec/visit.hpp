@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Asking a schedule for the moves of one rank in one step: what every way of looking at a schedule begins with.
+#pragma once
+
+#include "collectx/collective.hpp"
+#include "collectx/exec/list.hpp"
+
+namespace collectx {
+inline namespace v0 {
+namespace exec {
+
+enum class kind : unsigned char { send, recv, reduce };
+
+/// The shape of one collective among n ranks under one schedule: how many chunks there are and whose they are.
+struct shape {
+  int size = 0;
+  int parts = 1;
+  int chunks = 0;
+  int blocks = 1;
+
+  constexpr int per_block() const { return chunks / blocks; }
+  /// The names of the chunks of a run of blocks.
+  constexpr collectx::chunks names(collectx::chunks of_blocks) const {
+    return {of_blocks.first * per_block(), of_blocks.count * per_block()};
+  }
+  friend constexpr bool operator==(shape, shape) = default;
+};
+
+template <Schedule S, Collective C>
+constexpr shape shape_of(S const& schedule, C const& collective, int n) {
+  int const parts = schedule.parts(n);
+  return {n, parts, collective.shares(n) * parts, collective.blocks(n)};
+}
+
+/// A move as the executors see it: its runs flat, in ascending order, neighbours joined. Both ends name the same set, so both ends lay
+/// out the message alike, whatever order the schedule named it in.
+struct move {
+  exec::kind kind = kind::send;
+  int peer = 0;
+  int lane = 0;
+  list<chunks> runs;
+  bool repeats = false;  ///< names a chunk twice
+
+  constexpr int chunk_count() const {
+    int sum = 0;
+    for (chunks run : runs) sum += run.count;
+    return sum;
+  }
+};
+
+namespace detail {
+
+constexpr void sort_and_join(move& m) {
+  for (int i = 1; i < m.runs.size(); ++i)
+    for (int j = i; j > 0 && m.runs[j].first < m.runs[j - 1].first; --j) std::swap(m.runs[j], m.runs[j - 1]);
+  int kept = 0;
+  for (int i = 1; i < m.runs.size(); ++i) {
+    chunks& last = m.runs[kept];
+    if (m.runs[i].first < last.first + last.count) m.repeats = true;
+    if (m.runs[i].first == last.first + last.count)
+      last.count += m.runs[i].count;
+    else
+      m.runs[++kept] = m.runs[i];
+  }
+  if (!m.runs.empty()) m.runs.resize(kept + 1);
+}
+
+template <class F>
+struct visiting_context {
+  int my_rank;
+  shape const& form;
+  F& visit;
+  constexpr int rank() const { return my_rank; }
+  constexpr int size() const { return form.size; }
+  constexpr int chunks() const { return form.chunks; }
+  constexpr int blocks() const { return form.blocks; }
+  template <Runs R>
+  constexpr void send(int peer, R const& runs, int lane = 0) {
+    take(kind::send, peer, runs, lane);
+  }
+  template <Runs R>
+  constexpr void recv(int peer, R const& runs, int lane = 0) {
+    take(kind::recv, peer, runs, lane);
+  }
+  template <Runs R>
+  constexpr void reduce(int peer, R const& runs, int lane = 0) {
+    take(kind::reduce, peer, runs, lane);
+  }
+
+ private:
+  template <class R>
+  constexpr void take(exec::kind kind, int peer, R const& runs, int lane) {
+    move m{kind, peer, lane, {}, false};
+    runs.for_each([&](collectx::chunks run) {
+      collectx::detail::unwrap(run, form.chunks, [&](collectx::chunks flat) { m.runs.push(flat); });
+    });
+    sort_and_join(m);
+    if (!m.runs.empty()) visit(std::move(m));
+  }
+};
+
+}  // namespace detail
+
+/// Calls `visit(move)` for each move of `rank` in step k that is not empty, in the schedule's order.
+template <Schedule S, class F>
+constexpr void visit_moves(S const& schedule, shape const& form, int rank, int k, F&& visit) {
+  detail::visiting_context<F> me{rank, form, visit};
+  schedule.step(k, me);
+}
+
+}  // namespace exec
+}  // namespace v0
+}  // namespace collectx
