@@ -26,13 +26,13 @@ concept arithmetic = std::is_arithmetic_v<T>;
 template <class T>
 using wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
-/// The bits of a float or double as an integer whose order is that of the values, with -0 below +0. Comparing these instead of the
-/// values keeps NaN and signed zero right under -ffast-math as well, and vectorises.
+/// l < r for floats and doubles that are no NaN, with -0 below +0, decided on their bits: sign and magnitude, so between two negative
+/// numbers the order is the other way round. This keeps NaN and signed zero right under -ffast-math as well, and vectorises.
 template <class T>
-constexpr auto order_key(T value) {
+constexpr bool below(T left, T right) {
   using bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
-  bits const b = std::bit_cast<bits>(value);
-  return b < 0 ? static_cast<bits>(b ^ (std::numeric_limits<bits>::max)()) : b;
+  bits const l = std::bit_cast<bits>(left), r = std::bit_cast<bits>(right);
+  return (l < r) != ((l & r) < 0);
 }
 
 template <class T>
@@ -48,8 +48,7 @@ constexpr bool any_nan(T left, T right) {
 template <bool Smaller, arithmetic T>
 constexpr T extreme(T left, T right) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    auto const l = order_key(left), r = order_key(right);
-    T const chosen = (Smaller ? l < r : r < l) ? left : right;
+    T const chosen = below(left, right) == Smaller ? left : right;
     return any_nan(left, right) ? std::numeric_limits<T>::quiet_NaN() : chosen;
   } else if constexpr (std::is_floating_point_v<T>) {
     if (__builtin_isnan(left) || __builtin_isnan(right)) return std::numeric_limits<T>::quiet_NaN();
