@@ -35,3 +35,12 @@ foreach(source IN LISTS sources)
   endforeach()
   collectx_fail_test(fail.${stem} ${source} "")
 endforeach()
+
+# The driver must be able to say no.
+set(mismatch ${CMAKE_CURRENT_SOURCE_DIR}/fail/harness/mismatch.cpp)
+collectx_fail_test(fail.harness.compiles ${mismatch} COMPILES)
+collectx_fail_test(fail.harness.other_words ${mismatch} OTHER_WORDS)
+collectx_fail_test(fail.harness.broken_alone ${CMAKE_CURRENT_SOURCE_DIR}/fail/harness/broken.cpp "")
+set_tests_properties(fail.harness.compiles PROPERTIES PASS_REGULAR_EXPRESSION "section COMPILES compiled, and it should not")
+set_tests_properties(fail.harness.other_words PROPERTIES PASS_REGULAR_EXPRESSION "section OTHER_WORDS does not compile, as it should, but")
+set_tests_properties(fail.harness.broken_alone PROPERTIES PASS_REGULAR_EXPRESSION "does not compile without any section")

@@ -13,7 +13,7 @@ execute_process(COMMAND ${command} ${SOURCE} RESULT_VARIABLE code OUTPUT_VARIABL
 
 if(NOT SECTION)
   if(NOT code EQUAL 0)
-    message(FATAL_ERROR "compiled without any section, and it should be correct:\n${said}")
+    message(FATAL_ERROR "does not compile without any section, as it should:\n${said}")
   endif()
   return()
 endif()
