@@ -1,7 +1,8 @@
 # -DROOT=: reads every header under ROOT/include/collectx and fails on what the floor plan does not allow.
 #
 #   floor 0  config status chunk                                       <- nothing of ours above
-#   floor 1  schedule combine collective transport reduction process   <- 0
+#   floor 1  schedule combine collective transport reduction           <- 0
+#            rendezvous process
 #   floor 2  algo/ transport/ reduce/ model/ rendezvous/               <- 0-1 and its own folder
 #   floor 3  exec/                                                     <- 0-1, model/, reduce/*kernels*
 #   floor 4  communicator                                              <- 0-3
@@ -31,7 +32,7 @@ function(place_of header result)
     set(place annex)
   elseif(header MATCHES "^(config|status|chunk)\\.hpp$")
     set(place floor0)
-  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process)\\.hpp$")
+  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process|rendezvous)\\.hpp$")
     set(place floor1)
   elseif(header MATCHES "^communicator\\.hpp$")
     set(place floor4)
