@@ -377,14 +377,14 @@ void fold(sink const* sinks, int sink_count, operand const* sources, int source_
   if constexpr (has_finish<Op, T>)
     for (int k = 0; k < sink_count; ++k) to_finish += sinks[k].finish ? 1 : 0;
 
-  detail::folding<T, Op> const how{sinks, sink_count, sources, source_count, op, ranks, stream, to_finish};
-  if (n <= detail::few) return how.few_elements(n);
+  detail::folding<T, Op> const how{sinks, sink_count, sources, source_count, op, ranks, stream && n > detail::few, to_finish};
   if (source_count == 1 && to_finish == 0) return how.copies(n);
   if (source_count == 2 && sink_count <= 2) {
     if (to_finish == 0 && how.two_sources(n, op)) return;
     if constexpr (has_finish<Op, T>)
       if (to_finish == sink_count && how.two_sources(n, detail::finishing<T, Op>{op, ranks})) return;
   }
+  if (n <= detail::few) return how.few_elements(n);
   how.tiles(n);
 }
 
