@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 namespace collectx {
 inline namespace v0 {
@@ -35,23 +36,45 @@ inline std::int64_t monotonic_now() noexcept {
   return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
+inline void nap(std::int64_t ns) noexcept {
+  std::timespec const time{static_cast<std::time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  ::nanosleep(&time, nullptr);
+}
+
+/// A file descriptor that is closed when it goes.
+class descriptor {
+ public:
+  descriptor() = default;
+  explicit descriptor(int number) noexcept : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int get() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
 /// Reads a whole small file; returns its length, or -1 with errno.
 inline int read_small_file(char const* path, char* text, int capacity) noexcept {
-  int const descriptor = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return -1;
+  descriptor const file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return -1;
   int used = 0;
-  for (;;) {
-    ssize_t const got = ::read(descriptor, text + used, static_cast<std::size_t>(capacity - 1 - used));
+  while (used < capacity - 1) {
+    ssize_t const got = ::read(file.get(), text + used, static_cast<std::size_t>(capacity - 1 - used));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      int const error = errno;
-      ::close(descriptor);
-      errno = error;
-      text[used] = 0;
-      return got < 0 ? -1 : used;
-    }
+    if (got < 0) return -1;
+    if (got == 0) break;
     used += static_cast<int>(got);
   }
+  text[used] = 0;
+  return used;
 }
 
 struct process_look {

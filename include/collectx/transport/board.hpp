@@ -28,6 +28,14 @@ inline void relax() noexcept {
 #endif
 }
 
+/// The sentence of a status without the library's name, which `status::failure` puts in front again. (snprintf would warn of truncation.)
+inline char const* sentence(status const& s) noexcept { return s.ok() ? "" : s.what() + (sizeof "collectx: " - 1); }
+inline void keep_sentence(char (&text)[status::capacity], status const& s) noexcept {
+  std::size_t const length = ::strnlen(sentence(s), sizeof text - 1);
+  std::memcpy(text, sentence(s), length);
+  text[length] = 0;
+}
+
 /// The memory of a board: zero is its initial state. Every word is only ever touched as an atomic, except `text`, which its owner writes
 /// once, before the verdict that points to it.
 struct alignas(64) board_seat {
@@ -105,14 +113,9 @@ class board {
     if (load(memory_->verdict) == 0) {
       board_seat& mine = seat(rank_);
       if (shared_word(mine.reporting).exchange(1, std::memory_order_acq_rel) == 0) {
-        constexpr std::size_t prefix = sizeof "collectx: " - 1;
-        if (why.ok()) {
-          std::snprintf(mine.text, sizeof mine.text, "rank %d called abort", rank_);
-        } else {
-          std::snprintf(mine.text, sizeof mine.text, "%s", why.what() + prefix);
-        }
-        std::uint64_t const code = static_cast<std::uint64_t>(why.ok() ? errc::aborted : why.code());
-        std::uint64_t const blamed = static_cast<std::uint64_t>((why.ok() ? rank_ : why.rank()) + 1);
+        status const said = why.ok() ? status::failure(errc::aborted, rank_, "rank %d called abort", rank_) : why;
+        keep_sentence(mine.text, said);
+        std::uint64_t const code = static_cast<std::uint64_t>(said.code()), blamed = static_cast<std::uint64_t>(said.rank() + 1);
         std::uint64_t none = 0;
         shared_word(memory_->verdict)
             .compare_exchange_strong(none, code | blamed << 8 | static_cast<std::uint64_t>(rank_ + 1) << 32, std::memory_order_acq_rel);
