@@ -47,7 +47,8 @@ inline constexpr bool is_commutative_v = detail::declared_commutative<std::remov
 /// 1. Associative, up to rounding. The order in which ranks are combined is the schedule's.
 /// 2. `is_commutative` (a static bool, or a static bool template over T) is a promise of the author: a schedule that reorders ranks asks
 ///    for it. Everything callable that does not declare it is an error, not merely no Reduction.
-/// 3. Calls on a const object from several threads do not disturb one another.
+/// 3. Calls do not disturb one another: a const object is called from several threads, and for several elements at once (vectorised,
+///    in any order). A call that counts or logs needs atomics.
 /// 4. `finish(value, ranks)`, where present, is applied exactly once to each element of the result.
 ///
 /// Not required: an identity (none is ever combined in), exactness, noexcept (but what it throws ends the program).
@@ -65,7 +66,9 @@ inline constexpr bool has_finish = requires(R const& reduction, T const& value, 
 /// For messages: `R::name`, or "user".
 template <class R>
 constexpr char const* reduction_name() {
-  if constexpr (requires { { R::name } -> std::convertible_to<char const*>; })
+  if constexpr (requires {
+                  { R::name } -> std::convertible_to<char const*>;
+                })
     return R::name;
   else
     return "user";

@@ -30,7 +30,8 @@ void fits() {
   combine(cx::non_commutative([](int left, int) { return left; }));
 }
 
-// expect UNDECLARED: collectx: this reduction does not say whether it is commutative: add `static constexpr bool is_commutative = true;` .or false., or wrap it: collectx::commutative.f., collectx::non_commutative.f.
+// expect UNDECLARED: collectx: this reduction does not say whether it is commutative: add `static constexpr bool is_commutative = true;`
+// expect UNDECLARED: .or false., or wrap it: collectx::commutative.f., collectx::non_commutative.f.
 // expect UNDECLARED: undeclared
 #if defined(UNDECLARED)
 void undeclared_functor() { combine(undeclared{}); }

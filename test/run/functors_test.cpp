@@ -94,7 +94,8 @@ template <class T, class Op>
 bool identity_is_neutral(std::vector<T> const& values) {
   bool neutral = true;
   for (T const value : values)
-    neutral = neutral && same_bits(Op{}(value, Op::template identity<T>()), value) && same_bits(Op{}(Op::template identity<T>(), value), value);
+    neutral =
+        neutral && same_bits(Op{}(value, Op::template identity<T>()), value) && same_bits(Op{}(Op::template identity<T>(), value), value);
   return neutral;
 }
 

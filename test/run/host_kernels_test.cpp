@@ -6,10 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -47,7 +46,8 @@ T random_value(std::uint64_t& state) {
 template <class T>
 class guarded {
  public:
-  guarded(std::size_t count, int offset) : count_(count), first_(static_cast<std::size_t>(offset)), memory_(4 + (first_ + count) * sizeof(T) / sizeof(line)) {
+  guarded(std::size_t count, int offset)
+      : count_(count), first_(static_cast<std::size_t>(offset)), memory_(4 + (first_ + count) * sizeof(T) / sizeof(line)) {
     std::memset(static_cast<void*>(memory_.data()), guard, memory_.size() * sizeof(line));
   }
   T* data() { return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(memory_.data()) + 64 + first_ * sizeof(T)); }
@@ -140,7 +140,8 @@ void fill(guarded<T>& buffer, std::size_t n, std::uint64_t seed) {
   if constexpr (std::is_arithmetic_v<T>)
     buffer.fill(seed);
   else if constexpr (std::is_same_v<T, affine>)
-    for (std::size_t i = 0; i < n; ++i) buffer[i] = {static_cast<std::uint32_t>(next_random(seed)), static_cast<std::uint32_t>(next_random(seed))};
+    for (std::size_t i = 0; i < n; ++i)
+      buffer[i] = {static_cast<std::uint32_t>(next_random(seed)), static_cast<std::uint32_t>(next_random(seed))};
   else
     for (std::size_t i = 0; i < n; ++i)
       for (auto& cell : buffer[i].cells) cell = static_cast<std::remove_reference_t<decltype(cell)>>(next_random(seed) % 4);
@@ -148,17 +149,17 @@ void fill(guarded<T>& buffer, std::size_t n, std::uint64_t seed) {
 
 struct counting {
   static constexpr bool is_commutative = true;
-  std::size_t* combined;
-  std::size_t* finished;
+  std::atomic<std::size_t>* combined;
+  std::atomic<std::size_t>* finished;
   int operator()(int a, int b) const { return ++*combined, a + b; }
   int finish(int a, int) const { return ++*finished, a; }
 };
 
 struct shape {
   int sources, sinks;
-  unsigned lefts;         // bit s: source s stands on the left
-  unsigned finished;      // bit k: sink k gets finish
-  int first_sink_is = -1; // the source whose memory sink 0 is
+  unsigned lefts;          // bit s: source s stands on the left
+  unsigned finished;       // bit k: sink k gets finish
+  int first_sink_is = -1;  // the source whose memory sink 0 is
   bool stream = false;
 };
 
@@ -208,7 +209,9 @@ int wrong_folds(Op const& op, std::vector<std::size_t> const& sizes = {0, 1, 2, 
           for (bool stream : {false, true})
             for (int alias = -1; alias < sources; ++alias) {
               unsigned const lefts = static_cast<unsigned>(n + static_cast<std::size_t>(3 * sources + sinks + alias));
-              wrong += folds_right<T>({sources, sinks, lefts, finished, alias, stream}, n, (sources * 5 + sinks + alias + 1) % offsets, op) ? 0 : 1;
+              wrong += folds_right<T>({sources, sinks, lefts, finished, alias, stream}, n, (sources * 5 + sinks + alias + 1) % offsets, op)
+                           ? 0
+                           : 1;
             }
   return wrong;
 }
@@ -289,7 +292,7 @@ TEST_CASE("fold: the operation is called once per element and source, finish onc
   for (std::size_t const n : counts())
     for (int source_count = 1; source_count <= 4; ++source_count)
       for (bool stream : {false, true}) {
-        std::size_t combined = 0, finished = 0;
+        std::atomic<std::size_t> combined = 0, finished = 0;
         std::vector<int> in(n, 1), out(n), out_too(n);
         std::vector<cx::kernel::operand> const sources(static_cast<std::size_t>(source_count), {in.data(), false});
         cx::kernel::sink const sinks[] = {{out.data(), true}, {out_too.data(), true}};
@@ -299,6 +302,19 @@ TEST_CASE("fold: the operation is called once per element and source, finish onc
         CHECK(out == std::vector<int>(n, source_count));
         CHECK(out_too == out);
       }
+}
+
+TEST_CASE("the loop for processors without AVX2 gives the same bits") {
+  using value = cx::detail::combined<float, cx::avg>;
+  for (std::size_t const n : counts()) {
+    guarded<float> left(n, 3), right(n, 7), out(n, 1), expected(n, 0);
+    left.fill(n);
+    right.fill(n + 1);
+    cx::kernel::combine(expected.data(), left.data(), right.data(), n, cx::avg{});
+    cx::detail::for_all_baseline<sizeof(float)>(n, cx::detail::to_one<float, value>{out.data(), {left.data(), right.data(), {}}});
+    CHECK(std::memcmp(out.data(), expected.data(), n * sizeof(float)) == 0);
+    CHECK(out.intact());
+  }
 }
 
 TEST_CASE("copy: every size and alignment, around the cache or through it, and onto itself") {

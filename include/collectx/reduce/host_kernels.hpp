@@ -3,7 +3,8 @@
 ///
 /// g++ 12 at -O2 vectorises only loops whose number of turns is a constant, so every loop here is cut into blocks of a constant size, and
 /// the same loop is compiled a second time for AVX2 and chosen at run time. AVX2 without FMA and without AVX-512, on purpose: either
-/// would let the compiler contract a user's `a * b + c`, and a result would depend on the processor and on an element's place in the vector.
+/// would let the compiler contract a user's `a * b + c`, and a result would depend on the processor and on an element's place in the
+/// vector.
 #pragma once
 
 #include "collectx/reduction.hpp"
@@ -84,7 +85,6 @@ template <std::size_t ElementBytes, class Body>
 [[gnu::noinline]] void for_all_baseline(std::size_t n, Body body) {
   for_all<ElementBytes>(n, body);
 }
-
 
 #if defined(__x86_64__)
 template <std::size_t ElementBytes, class Body>
@@ -199,10 +199,12 @@ COLLECTX_FORCEINLINE void write_one(T* out, std::size_t n, Value const& value) {
 
 /// False where this shape cannot be streamed line by line, and nothing has been done.
 template <class T, class Value>
-bool stream_lines([[maybe_unused]] T* out, [[maybe_unused]] T* out_too, [[maybe_unused]] std::size_t n, [[maybe_unused]] Value const& value) {
+bool stream_lines([[maybe_unused]] T* out, [[maybe_unused]] T* out_too, [[maybe_unused]] std::size_t n,
+                  [[maybe_unused]] Value const& value) {
 #if defined(__x86_64__)
   if constexpr (can_stream && 64 % sizeof(T) == 0) {
-    auto const place = reinterpret_cast<std::uintptr_t>(out), place_too = out_too == nullptr ? place : reinterpret_cast<std::uintptr_t>(out_too);
+    auto const place = reinterpret_cast<std::uintptr_t>(out),
+               place_too = out_too == nullptr ? place : reinterpret_cast<std::uintptr_t>(out_too);
     if (__builtin_cpu_supports("avx2") && place % sizeof(T) == 0 && (place ^ place_too) % 16 == 0) {
       stream_all_avx2(out, out_too, n, value);
       _mm_sfence();
