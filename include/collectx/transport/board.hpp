@@ -19,15 +19,6 @@ namespace detail {
 
 using shared_word = std::atomic_ref<std::uint64_t>;
 
-/// Lets the other hardware thread of this core run while we spin.
-inline void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 /// The sentence of a status without the library's name, which `status::failure` puts in front again. (snprintf would warn of truncation.)
 inline char const* sentence(status const& s) noexcept { return s.ok() ? "" : s.what() + (sizeof "collectx: " - 1); }
 inline void keep_sentence(char (&text)[status::capacity], status const& s) noexcept {
@@ -94,19 +85,22 @@ class board {
   }
 
   void end() noexcept {
-    stop_waiting();
+    announce(-1);
     shared_word(seat(rank_).finished).store(sequence_, std::memory_order_release);
   }
 
-  /// True when a wait has lasted long enough to be worth announcing.
-  bool about_to_wait(int polls) const noexcept { return polls >= patience_ && waiting_ == 0; }
-
-  status idle(int polls, int peer) noexcept {
-    if (std::uint64_t const verdict = load(memory_->verdict)) return spell(verdict);
-    if (polls >= patience_) return wait(polls, peer);
-    if (waiting_ != 0) stop_waiting();
-    relax();
+  /// What the group has come to: ok as long as it lives.
+  COLLECTX_FORCEINLINE status verdict() noexcept {
+    if (std::uint64_t const packed = load(memory_->verdict)) return spell(packed);
     return {};
+  }
+
+  /// Whom this rank waits for, -1 if for nobody. Announced late, so that a short wait writes nothing that others may be reading.
+  int waits_for() const noexcept { return waiting_ - 1; }
+  void announce(int peer) noexcept {
+    if (waiting_ == peer + 1) return;
+    waiting_ = peer + 1;
+    shared_word(seat(rank_).waits_for).store(static_cast<std::uint64_t>(waiting_), std::memory_order_relaxed);
   }
 
   status abort(status const& why) noexcept {
@@ -137,38 +131,33 @@ class board {
     return peer;
   }
 
- private:
-  static constexpr int patience_alone = 64, patience_crowded = 16;  // polls before the wait is announced
-  static constexpr nanoseconds spin = 40'000;                       // waking an idle core costs 25 us, so give it up late
-  static constexpr nanoseconds look_interval = 8'000'000;
-  static constexpr int looks = 4;  // processes looked up each time: 10 us apiece
-
-  static std::uint64_t load(std::uint64_t& word) noexcept { return shared_word(word).load(std::memory_order_acquire); }
-  board_seat& seat(int rank) const noexcept { return memory_->seat(rank); }
-
-  void stop_waiting() noexcept {
-    if (waiting_ == 0) return;
-    waiting_ = 0;
-    shared_word(seat(rank_).waits_for).store(0, std::memory_order_relaxed);
-  }
-
-  /// Cores that the ranks of the group may run on, all together.
-  int cores() noexcept {
-    int count = 0;
-    for (int word = 0; word < 16; ++word) {
-      std::uint64_t any = 0;
-      for (int r = 0; r < size_; ++r) any |= shared_word(seat(r).cpus[word]).load(std::memory_order_relaxed);
-      count += __builtin_popcountll(any);
+  /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call.
+  status look_around(int peer) noexcept {
+    if (sequence_ == 0 || finished(rank_) >= sequence_) return {};
+    for (int r = 0; r < size_; ++r) {
+      call_record other;
+      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
+      // `there` first: who left has ended its calls before.
+      if (load(seat(r).there) == board_seat::left && finished(r) < sequence_) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
+                                     static_cast<unsigned long long>(sequence_)));
+      }
     }
-    return count;
+    for (int i = 0; i < looks; ++i) {
+      int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
+      board_seat& other = seat(r);
+      if (r == rank_ || owes_nothing(r) || load(other.there) != board_seat::present) continue;
+      process_identity const id{load(other.pid), load(other.start), load(other.space)};
+      // Asked again after the look: it may have ended the call and gone in good order just before.
+      if (is_dead(id, space_) && !owes_nothing(r) && load(other.there) == board_seat::present) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
+      }
+    }
+    return {};
   }
 
-  /// With a core for each rank spin, else hand the core over at once. Asked anew now and then, since ranks pin themselves when they like.
-  void adapt() noexcept {
-    publish_cpus();
-    crowded_ = size_ > cores();
-    patience_ = crowded_ ? patience_crowded : patience_alone;
-  }
+  /// True where `rank` has done its part of the call that this rank is in.
+  bool owes_nothing(int rank) const noexcept { return finished(rank) >= sequence_; }
 
   void publish_cpus() noexcept {
     std::uint64_t words[16] = {};
@@ -179,60 +168,24 @@ class board {
     }
     for (int i = 0; i < 16; ++i) shared_word(seat(rank_).cpus[i]).store(words[i], std::memory_order_relaxed);
   }
-
-  [[gnu::noinline]] status wait(int polls, int peer) noexcept {
-    nanoseconds time = 0;
-    if (waiting_ == 0) {
-      if (waits_++ % 1024 == 0) adapt();
-      since_ = looked_ = time = monotonic_now();
-      yielding_ = crowded_;
+  /// CPUs that the ranks of the group may run on, all together.
+  int cpus() noexcept {
+    int count = 0;
+    for (int word = 0; word < 16; ++word) {
+      std::uint64_t any = 0;
+      for (int r = 0; r < size_; ++r) any |= shared_word(seat(r).cpus[word]).load(std::memory_order_relaxed);
+      count += __builtin_popcountll(any);
     }
-    if (waiting_ != peer + 1) {
-      waiting_ = peer + 1;
-      shared_word(seat(rank_).waits_for).store(static_cast<std::uint64_t>(waiting_), std::memory_order_relaxed);
-    }
-    if (polls % (yielding_ ? 8 : 64) == 0 && time == 0) {
-      time = monotonic_now();
-      if (time - since_ > spin) yielding_ = true;
-      if (time - looked_ > look_interval) {
-        looked_ = time;
-        adapt();
-        if (status s = look_around(peer); !s) return s;
-      }
-    }
-    if (yielding_) {
-      ::sched_yield();
-    } else {
-      relax();
-    }
-    return {};
+    return count;
   }
+  int size() const noexcept { return size_; }
 
-  /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call.
-  status look_around(int peer) noexcept {
-    if (sequence_ == 0 || load(seat(rank_).finished) >= sequence_) return {};
-    for (int r = 0; r < size_; ++r) {
-      call_record other;
-      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
-      // `there` first: who left has ended its calls before.
-      if (load(seat(r).there) == board_seat::left && load(seat(r).finished) < sequence_) {
-        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
-                                     static_cast<unsigned long long>(sequence_)));
-      }
-    }
-    for (int i = 0; i < looks; ++i) {
-      int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
-      if (r == rank_ || load(seat(r).finished) >= sequence_) continue;
-      board_seat& other = seat(r);
-      if (load(other.there) != board_seat::present) continue;
-      process_identity const id{load(other.pid), load(other.start), load(other.space)};
-      // Looked up twice at the end: it may have ended the call and gone in good order since we read `finished`.
-      if (is_dead(id, space_) && load(other.finished) < sequence_ && load(other.there) == board_seat::present) {
-        return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
-      }
-    }
-    return {};
-  }
+ private:
+  static constexpr int looks = 4;  // processes looked up each time: 10 us apiece
+
+  static std::uint64_t load(std::uint64_t& word) noexcept { return shared_word(word).load(std::memory_order_acquire); }
+  board_seat& seat(int rank) const noexcept { return memory_->seat(rank); }
+  std::uint64_t finished(int rank) const noexcept { return load(seat(rank).finished); }
 
   bool read_record(int rank, call_record& record) noexcept {
     board_seat& other = seat(rank);
@@ -270,7 +223,7 @@ class board {
     std::snprintf(text + used, capacity - static_cast<std::size_t>(used), " with root %d", static_cast<int>(record.root));
   }
 
-  status spell(std::uint64_t verdict) noexcept {
+  [[gnu::noinline]] status spell(std::uint64_t verdict) noexcept {
     errc const code = static_cast<errc>(verdict & 255);
     int const blamed = static_cast<int>(verdict >> 8 & 0xffffff) - 1, reporter = static_cast<int>(verdict >> 32) - 1;
     if (blamed == reporter) return status::failure(code, blamed, "%s", seat(reporter).text);
@@ -280,18 +233,12 @@ class board {
   board_memory* memory_ = nullptr;
   int rank_ = 0;
   int size_ = 0;
-  int patience_ = patience_alone;
-  bool crowded_ = false;
-  bool yielding_ = false;
   int waiting_ = 0;  // as published: 1 + rank
   int probe_ = 0;
-  std::uint32_t waits_ = 0;
   std::uint32_t tag_ = 0;
   std::uint64_t stamp_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t space_ = 0;
-  nanoseconds since_ = 0;
-  nanoseconds looked_ = 0;
 };
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 
 #include "collectx/transport.hpp"
 #include "collectx/transport/board.hpp"
+#include "collectx/transport/patience.hpp"
 #include "collectx/transport/slot_ring.hpp"
 
 #include <sys/mman.h>
@@ -163,8 +164,8 @@ class segment_transport {
       return status::failure(errc::invalid_argument, rank_, "this transport belongs to process %llu: a forked child has to join anew",
                              mark_.pid());
     }
-    if (board_.about_to_wait(polls)) flush_credits();
-    return board_.idle(polls, peer);
+    if (patience_.begins_to_wait(board_, polls)) flush_credits();
+    return patience_.idle(board_, polls, peer);
   }
   status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : why; }
   int blame(int peer) noexcept { return board_.blame(peer); }
@@ -201,8 +202,6 @@ class segment_transport {
     return self;
   }
 
-  detail::board& board() noexcept { return board_; }
-
  private:
   segment_transport(detail::mapping segment, detail::mapping channels, detail::segment_layout const& layout, int rank) noexcept
       : segment_(std::move(segment)),
@@ -237,6 +236,7 @@ class segment_transport {
   int rank_ = 0;
   bool orphan_ = false;
   detail::board board_;
+  detail::patience patience_;
   detail::fork_mark mark_ = detail::fork_mark::take();
 };
 static_assert(Transport<segment_transport>);

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How to wait: spin while there is a core for every rank, hand the core over at once where there is not, look around now and then.
+#pragma once
+
+#include "collectx/process.hpp"
+#include "collectx/transport.hpp"
+#include "collectx/transport/board.hpp"
+
+#include <sched.h>
+#include <cstdint>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// Lets the other hardware thread of this core run while we spin.
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+class patience {
+ public:
+  /// True at the first of many polls in vain: the wait is long enough for some housekeeping.
+  bool begins_to_wait(board const& group, int polls) const noexcept { return polls >= polls_ && group.waits_for() < 0; }
+
+  status idle(board& group, int polls, int peer) noexcept {
+    if (status s = group.verdict(); !s) return s;
+    if (polls >= polls_) return wait(group, polls, peer);
+    group.announce(-1);
+    relax();
+    return {};
+  }
+
+ private:
+  static constexpr int polls_alone = 64, polls_crowded = 16;  // in vain, before the wait is announced
+  static constexpr nanoseconds spin = 40'000;                 // waking an idle core costs 25 us, so it is given up late
+  static constexpr nanoseconds look_interval = 8'000'000;
+
+  /// Asked anew now and then, since ranks pin themselves when they like.
+  void adapt(board& group) noexcept {
+    group.publish_cpus();
+    crowded_ = group.size() > group.cpus();
+    polls_ = crowded_ ? polls_crowded : polls_alone;
+  }
+
+  [[gnu::noinline]] status wait(board& group, int polls, int peer) noexcept {
+    bool const begins = group.waits_for() < 0;
+    group.announce(peer);
+    if (begins) {
+      if (waits_++ % 1024 == 0) adapt(group);
+      since_ = looked_ = monotonic_now();
+      yielding_ = crowded_;
+    } else if (polls % (yielding_ ? 8 : 64) == 0) {
+      nanoseconds const time = monotonic_now();
+      if (time - since_ > spin) yielding_ = true;
+      if (time - looked_ > look_interval) {
+        looked_ = time;
+        adapt(group);
+        if (status s = group.look_around(peer); !s) return s;
+      }
+    }
+    if (yielding_) {
+      ::sched_yield();
+    } else {
+      relax();
+    }
+    return {};
+  }
+
+  int polls_ = polls_alone;
+  bool crowded_ = false;
+  bool yielding_ = false;
+  std::uint32_t waits_ = 0;
+  nanoseconds since_ = 0;
+  nanoseconds looked_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx
