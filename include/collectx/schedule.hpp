@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A schedule is a function from (rank, step) to a set of moves. Everything else is a way of looking at one.
 ///
-/// | executor | `me.send(p, c)`                          | `me.reduce(p, c)`                          | order                              |
-/// |----------|------------------------------------------|--------------------------------------------|------------------------------------|
-/// | verify   | copy the contributors of c to p's mailbox | union with the mailbox; a common one is a flaw | all ranks, step by step; then the plan |
-/// | plan     | record, then fuse with the receive that made c | record, then fuse with those beside it   | sends of a step, then its receives |
-/// | run      | combine into p's slot, publish            | combine from the slot, release             | as the plan says                   |
+/// | executor | `me.send(p, c)`                       | `me.reduce(p, c)`                     | order                                    |
+/// |----------|---------------------------------------|---------------------------------------|------------------------------------------|
+/// | verify   | copy c's contributors to p's mailbox  | union with the mailbox, common: flaw  | all ranks step by step; then the plans   |
+/// | plan     | record; fuse with what made c         | record; fuse with those beside it     | of each step the sends, then the receives |
+/// | run      | combine into p's slot, publish        | combine from the slot, release        | as the plan says                         |
 ///
 /// A step is a *set*: all sends of a step read the state before it, all receives take effect after it. In program order the film run
 /// backwards ("receive, then send") would deadlock every ring. An executor asks for the sends of a step first, then for its receives,

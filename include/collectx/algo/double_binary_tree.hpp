@@ -86,8 +86,8 @@ struct tree_reduce {
 };
 
 /// Both trees at once.
-/// reduce, broadcast: steps <= ceil(log2 n) + 1 | messages per rank <= 2 | bytes per rank B | slots 2 | any n | keeps rank order
-/// all_reduce: steps 2 ceil(log2 n) | messages per rank <= 5 | bytes per rank <= 2 B | slots 2 | any n | keeps rank order
+/// reduce, broadcast: steps <= ceil(log2 n) + 1 | messages per rank <= 2 | bytes per rank B | slots 1 | any n | keeps rank order
+/// all_reduce: steps 2 ceil(log2 n) | messages per rank <= 5 | bytes per rank <= 2 B | slots 1 | any n | keeps rank order
 struct double_binary_tree {
   static constexpr char const* name = "double_binary_tree";
   template <numbering Second>

@@ -38,6 +38,7 @@ struct runs_of_ranks {
   constexpr int of(int rank, int n) const { return rank / Width::width(n); }
   constexpr int index(int rank, int n) const { return rank % Width::width(n); }
   constexpr int rank_of(int group, int index, int n) const { return group * Width::width(n) + index; }
+  friend constexpr bool operator==(runs_of_ranks, runs_of_ranks) = default;
 };
 }  // namespace detail
 

@@ -286,11 +286,9 @@ struct hierarchical {
     auto const across = outer.all_reduce();
     if constexpr (offers<Inner, collectx::reduce_scatter>) {
       auto const inside = inner.reduce_scatter();
-      using I = decltype(inner.reduce_scatter());
-      using O = decltype(outer.all_reduce());
-      hierarchical_shards<I, O, G, true> const up{{inside, across, groups}};
-      reversed<hierarchical_shards<I, O, G, false>> const down{{{inside, across, groups}}};
-      return then<hierarchical_shards<I, O, G, true>, reversed<hierarchical_shards<I, O, G, false>>>{up, down};
+      using up = hierarchical_shards<decltype(inner.reduce_scatter()), decltype(outer.all_reduce()), G, true>;
+      using down = reversed<hierarchical_shards<decltype(inner.reduce_scatter()), decltype(outer.all_reduce()), G, false>>;
+      return then<up, down>{up{{inside, across, groups}}, down{{{inside, across, groups}}}};
     } else {
       return through_leaders(inner.reduce(0), across);
     }
@@ -321,10 +319,10 @@ struct hierarchical {
 
  private:
   /// Inner reduce to the leaders, Outer all-reduce among them, and Inner backwards.
-  template <class I, class O>
-  constexpr auto through_leaders(I const& inside, O const& across) const {
-    using up = hierarchical_leaders<I, O, G, false>;
-    using down = reversed<hierarchical_leaders<I, idle, G, false>>;
+  template <class Inside, class Across>
+  constexpr auto through_leaders(Inside const& inside, Across const& across) const {
+    using up = hierarchical_leaders<Inside, Across, G, false>;
+    using down = reversed<hierarchical_leaders<Inside, idle, G, false>>;
     return then<up, down>{up{{inside, across, groups}, 0}, down{{{inside, idle{}, groups}, 0}}};
   }
   /// A schedule in which nothing happens.

@@ -37,7 +37,8 @@ constexpr halves halves_of(int rank, int size, int depth) {
 }  // namespace detail
 
 /// Recursive halving reduce-scatter (Thakur, Rabenseifner, Gropp 2005, extended to any n as above). Rank r ends with chunk r.
-/// steps ceil(log2 n) | messages per rank ceil(log2 n) | bytes per rank B (n-1)/n at powers of two (optimal) | slots 1 | any n | reorders operands
+/// steps ceil(log2 n) | messages per rank ceil(log2 n) | bytes per rank B (n-1)/n at powers of two (optimal) | slots 1 (all-reduce 2)
+/// any n | reorders operands
 struct halving_reduce_scatter {
   static constexpr char const* name = "recursive_halving";
   static constexpr bool keeps_rank_order = false;

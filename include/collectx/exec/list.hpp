@@ -15,13 +15,24 @@ template <class T>
 class list {
  public:
   constexpr list() = default;
-  constexpr explicit list(int count, T const& value = T{}) { resize(count, value); }
+  constexpr explicit list(int count) : data_(new T[static_cast<unsigned>(count)]()), size_(count), capacity_(count) {}
+  constexpr list(int count, T const& value) { resize(count, value); }
   constexpr list(list const& other) { append(other); }
   constexpr list(list&& other) noexcept : data_(other.data_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
-  constexpr list& operator=(list other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
+  constexpr list& operator=(list const& other) {
+    if (this == &other) return *this;
+    clear();
+    append(other);
+    return *this;
+  }
+  constexpr list& operator=(list&& other) noexcept {
+    T* const mine = data_;
+    data_ = other.data_;
+    size_ = other.size_;
+    capacity_ = other.capacity_;
+    if (data_ == mine) return *this;  // self-move, or both empty
+    delete[] mine;
+    other.forget();
     return *this;
   }
   constexpr ~list() { delete[] data_; }

@@ -42,7 +42,8 @@ constexpr void judge_outputs(C const& collective, shape const& form, provenance 
       chunks const names = form.names(collective.output(form.size, r));
       if (c < names.first || c >= names.first + names.count) continue;
       int const row = r * form.chunks + c;
-      bool const right = C::reduces ? values.complete(row, form.size) : values.only(row, collective.source(form.size, c / form.per_block()));
+      bool const right = C::reduces ? values.complete(row, form.size)
+                                    : values.only(row, collective.source(form.size, c / form.per_block()));
       if (!right && out.finding.ok()) out.finding = {flaw::contribution_missing, form.size, r, -1, out.cost.steps, c};
       if (!values.ordered(row)) out.rank_order = false;
       if (!first && values.expression(row) != expression) out.agreement = false;
@@ -123,7 +124,7 @@ class lock_step {
     int post = 0;
   };
 
-  constexpr int peer(int arrival) const { return posts_[arrivals_[arrival].post].from; }
+  constexpr int peer(int index) const { return posts_[arrivals_[index].post].from; }
 
   static constexpr int first_difference(move const& a, move const& b) {
     for (int i = 0; i < a.runs.size() && i < b.runs.size(); ++i) {
@@ -215,17 +216,15 @@ constexpr report verify_schedule(S const& schedule, C const& collective, int n) 
   for (int k = 0; k < out.cost.steps && out.finding.ok(); ++k) {
     machine.begin();
     for (int r = 0; r < n && out.finding.ok(); ++r)
-      visit_moves(schedule, form, r, k, [&](move&& m) {
-        if (m.kind != kind::send || !out.finding.ok()) return;
+      visit_moves<side::sends>(schedule, form, r, k, [&](move&& m) {
+        if (!out.finding.ok()) return;
         ++messages[r];
         sent[r] += m.chunk_count();
         out.finding = machine.post(k, r, std::move(m));
       });
     for (int r = 0; r < n && out.finding.ok(); ++r) {
       asked.clear();
-      visit_moves(schedule, form, r, k, [&](move&& m) {
-        if (m.kind != kind::send) asked.push(std::move(m));
-      });
+      visit_moves<side::receives>(schedule, form, r, k, [&](move&& m) { asked.push(std::move(m)); });
       if (!asked.empty()) out.finding = machine.take(k, r, asked);
     }
     if (out.finding.ok()) out.finding = machine.leftover(k);

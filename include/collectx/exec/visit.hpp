@@ -11,6 +11,9 @@ namespace exec {
 
 enum class kind : unsigned char { send, recv, reduce };
 
+/// Which of a step's moves are asked for: a step is a set, so its sends come first, then its receives.
+enum class side : unsigned char { sends, receives };
+
 /// The shape of one collective among n ranks under one schedule: how many chunks there are and whose they are.
 struct shape {
   int size = 0;
@@ -62,10 +65,10 @@ constexpr void sort_and_join(move& m) {
     else
       m.runs[++kept] = m.runs[i];
   }
-  if (!m.runs.empty()) m.runs.resize(kept + 1);
+  m.runs.resize(kept + 1);
 }
 
-template <class F>
+template <side Side, class F>
 struct visiting_context {
   int my_rank;
   shape const& form;
@@ -76,15 +79,15 @@ struct visiting_context {
   constexpr int blocks() const { return form.blocks; }
   template <Runs R>
   constexpr void send(int peer, R const& runs, int lane = 0) {
-    take(kind::send, peer, runs, lane);
+    if constexpr (Side == side::sends) take(kind::send, peer, runs, lane);
   }
   template <Runs R>
   constexpr void recv(int peer, R const& runs, int lane = 0) {
-    take(kind::recv, peer, runs, lane);
+    if constexpr (Side == side::receives) take(kind::recv, peer, runs, lane);
   }
   template <Runs R>
   constexpr void reduce(int peer, R const& runs, int lane = 0) {
-    take(kind::reduce, peer, runs, lane);
+    if constexpr (Side == side::receives) take(kind::reduce, peer, runs, lane);
   }
 
  private:
@@ -94,17 +97,17 @@ struct visiting_context {
     runs.for_each([&](collectx::chunks run) {
       collectx::detail::unwrap(run, form.chunks, [&](collectx::chunks flat) { m.runs.push(flat); });
     });
-    sort_and_join(m);
+    if (m.runs.size() > 1) sort_and_join(m);
     if (!m.runs.empty()) visit(std::move(m));
   }
 };
 
 }  // namespace detail
 
-/// Calls `visit(move)` for each move of `rank` in step k that is not empty, in the schedule's order.
-template <Schedule S, class F>
+/// Calls `visit(move)` for each send (or each receive) of `rank` in step k that is not empty, in the schedule's order.
+template <side Side, Schedule S, class F>
 constexpr void visit_moves(S const& schedule, shape const& form, int rank, int k, F&& visit) {
-  detail::visiting_context<F> me{rank, form, visit};
+  detail::visiting_context<Side, F> me{rank, form, visit};
   schedule.step(k, me);
 }
 
