@@ -81,6 +81,7 @@ BENCHMARK(add_plain_loop)->Apply(sizes);
 BENCHMARK(fold<cx::sum, 2, 1, false>)->Name("add")->Apply(sizes);
 BENCHMARK(fold<cx::sum, 2, 1, true>)->Name("add_streamed")->Apply(sizes);
 BENCHMARK(fold<cx::sum, 2, 2, false>)->Name("add_to_two")->Apply(sizes);
+BENCHMARK(fold<cx::sum, 2, 2, true>)->Name("add_to_two_streamed")->Apply(sizes);
 BENCHMARK(fold<cx::avg, 2, 2, false, true>)->Name("average_to_two")->Apply(sizes);
 BENCHMARK(fold<cx::sum, 3, 1, false>)->Name("add_three")->Apply(sizes);
 BENCHMARK(fold<cx::sum, 4, 1, false>)->Name("add_four")->Apply(sizes);

@@ -305,13 +305,14 @@ TEST_CASE("fold: the operation is called once per element and source, finish onc
 }
 
 TEST_CASE("the loop for processors without AVX2 gives the same bits") {
-  using value = cx::detail::combined<float, cx::avg>;
+  using value = cx::detail::kernels::combined<float, cx::avg>;
   for (std::size_t const n : counts()) {
     guarded<float> left(n, 3), right(n, 7), out(n, 1), expected(n, 0);
     left.fill(n);
     right.fill(n + 1);
     cx::kernel::combine(expected.data(), left.data(), right.data(), n, cx::avg{});
-    cx::detail::for_all_baseline<sizeof(float)>(n, cx::detail::to_one<float, value>{out.data(), {left.data(), right.data(), {}}});
+    cx::detail::kernels::for_all_baseline<sizeof(float)>(
+        n, cx::detail::kernels::to_one<float, value>{out.data(), {left.data(), right.data(), {}}});
     CHECK(std::memcmp(out.data(), expected.data(), n * sizeof(float)) == 0);
     CHECK(out.intact());
   }

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The loops over elements: combine, copy and fold, as wide as the processor allows even where the user compiles at -O2.
-///
-/// g++ 12 at -O2 vectorises only loops whose number of turns is a constant, so every loop here is cut into blocks of a constant size, and
-/// the same loop is compiled a second time for AVX2 and chosen at run time. AVX2 without FMA and without AVX-512, on purpose: either
-/// would let the compiler contract a user's `a * b + c`, and a result would depend on the processor and on an element's place in the
-/// vector.
+/// What the host does with elements: combine, copy, and fold any number of sources into any number of sinks.
 #pragma once
 
+#include "collectx/reduce/loop_kernels.hpp"
 #include "collectx/reduction.hpp"
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 namespace collectx {
 inline namespace v0 {
@@ -36,106 +27,7 @@ struct sink {
 
 }  // namespace kernel
 
-namespace detail {
-
-// ThreadSanitizer does not see stores made by intrinsics.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool can_stream = false;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || !defined(__x86_64__)
-inline constexpr bool can_stream = false;
-#else
-inline constexpr bool can_stream = true;
-#endif
-#elif defined(__x86_64__)
-inline constexpr bool can_stream = true;
-#else
-inline constexpr bool can_stream = false;
-#endif
-
-// Clang warns where it cannot vectorise what it was told is safe, at the function that the loop has ended up in: hence noinline below.
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
-/// body(0) ... body(n - 1). The turns must not depend on one another; a turn may write where it has read.
-template <std::size_t Block, class Body>
-COLLECTX_FORCEINLINE std::size_t for_blocks(std::size_t i, std::size_t n, Body const& body) {
-  for (; n - i >= Block; i += Block) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::size_t k = 0; k < Block; ++k) body(i + k);
-  }
-  return i;
-}
-
-template <std::size_t ElementBytes, class Body>
-COLLECTX_FORCEINLINE void for_all(std::size_t n, Body const& body) {
-  constexpr auto elements = [](std::size_t bytes) { return bytes < ElementBytes ? 1 : std::bit_floor(bytes / ElementBytes); };
-  std::size_t i = for_blocks<elements(256)>(0, n, body);
-  i = for_blocks<elements(32)>(i, n, body);
-  for (; i < n; ++i) body(i);
-}
-
-template <std::size_t ElementBytes, class Body>
-[[gnu::noinline]] void for_all_baseline(std::size_t n, Body body) {
-  for_all<ElementBytes>(n, body);
-}
-
-#if defined(__x86_64__)
-template <std::size_t ElementBytes, class Body>
-[[gnu::target("avx2"), gnu::noinline]] void for_all_avx2(std::size_t n, Body body) {
-  for_all<ElementBytes>(n, body);
-}
-
-/// out[i] = value(i), and out_too[i] where there is one, around the cache. A line at a time, so that loads and stores to memory overlap:
-/// with tiles of 4 KiB they take turns, which costs a quarter.
-/// @pre both outputs are equally far from a multiple of 16
-template <class T, class Value>
-[[gnu::target("avx2"), gnu::noinline]] void stream_all_avx2(T* out, T* out_too, std::size_t n, Value value) {
-  constexpr std::size_t line = 64 / sizeof(T);
-  auto const one = [&](std::size_t i) {
-    T const result = value(i);
-    out[i] = result;
-    if (out_too != nullptr) out_too[i] = result;
-  };
-  std::size_t i = 0;
-  for (; i < n && reinterpret_cast<std::uintptr_t>(out + i) % 64 != 0; ++i) one(i);
-  for (; n - i >= line; i += line) {
-    alignas(64) std::byte memory[64];
-    for_blocks<line>(0, line, [&](std::size_t k) { reinterpret_cast<T*>(memory)[k] = value(i + k); });
-    for (std::size_t b = 0; b < 64; b += 16) {
-      __m128i const part = _mm_load_si128(reinterpret_cast<__m128i const*>(memory + b));
-      _mm_stream_si128(reinterpret_cast<__m128i*>(reinterpret_cast<std::byte*>(out + i) + b), part);
-      if (out_too != nullptr) _mm_stream_si128(reinterpret_cast<__m128i*>(reinterpret_cast<std::byte*>(out_too + i) + b), part);
-    }
-  }
-  for (; i < n; ++i) one(i);
-}
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
-inline constexpr std::size_t few = 8;
-
-/// Few elements are done on the spot, since a call would cost more than they do.
-template <std::size_t ElementBytes, class Body>
-COLLECTX_FORCEINLINE void for_each_index(std::size_t n, Body const& body) {
-  if (n <= few) {
-    for (std::size_t i = 0; i < n; ++i) body(i);
-    return;
-  }
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return for_all_avx2<ElementBytes>(n, body);
-#endif
-  for_all_baseline<ElementBytes>(n, body);
-}
+namespace detail::kernels {
 
 /// An operation as the loops keep it: by value where that is cheap, because the compiler must assume that a store to the output changes
 /// an object that it reaches through a reference.
@@ -195,47 +87,6 @@ struct to_two {
 template <class T, class Value>
 COLLECTX_FORCEINLINE void write_one(T* out, std::size_t n, Value const& value) {
   for_each_index<sizeof(T)>(n, to_one<T, Value>{out, value});
-}
-
-/// False where this shape cannot be streamed line by line, and nothing has been done.
-template <class T, class Value>
-bool stream_lines([[maybe_unused]] T* out, [[maybe_unused]] T* out_too, [[maybe_unused]] std::size_t n,
-                  [[maybe_unused]] Value const& value) {
-#if defined(__x86_64__)
-  if constexpr (can_stream && 64 % sizeof(T) == 0) {
-    auto const place = reinterpret_cast<std::uintptr_t>(out),
-               place_too = out_too == nullptr ? place : reinterpret_cast<std::uintptr_t>(out_too);
-    if (__builtin_cpu_supports("avx2") && place % sizeof(T) == 0 && (place ^ place_too) % 16 == 0) {
-      stream_all_avx2(out, out_too, n, value);
-      _mm_sfence();
-      return true;
-    }
-  }
-#endif
-  return false;
-}
-
-/// Streamed stores are not ordered with the store that will publish them: whoever streams ends with sfence.
-inline void copy_around_cache([[maybe_unused]] void* out, [[maybe_unused]] void const* in, [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__x86_64__)
-  auto* to = static_cast<std::byte*>(out);
-  auto const* from = static_cast<std::byte const*>(in);
-  std::size_t const misfit = (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16, head = misfit < bytes ? misfit : bytes;
-  std::memcpy(to, from, head);
-  std::size_t done = head;
-  for (; bytes - done >= 16; done += 16)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + done), _mm_loadu_si128(reinterpret_cast<__m128i const*>(from + done)));
-  std::memcpy(to + done, from + done, bytes - done);
-  _mm_sfence();
-#endif
-}
-
-inline void store(void* out, void const* in, std::size_t bytes, bool stream) noexcept {
-  if (out == in) return;
-  if (can_stream && stream)
-    copy_around_cache(out, in, bytes);
-  else
-    std::memcpy(out, in, bytes);
 }
 
 template <class T>
@@ -300,6 +151,7 @@ struct folding {
       return for_each_index<1>(n * sizeof(T), to_two<unsigned char, picked>{out, out_too, picked{bytes}});
     }
     for (int k = 0; k < sink_count; ++k) store(sinks[k].data, in, n * sizeof(T), stream);
+    if (can_stream && stream) order_streamed_stores();
   }
 
   [[gnu::noinline]] void tiles(std::size_t n) const {
@@ -307,6 +159,7 @@ struct folding {
     alignas(alignof(T) < 64 ? 64 : alignof(T)) std::byte memory[per_tile * sizeof(T)];
     for (std::size_t first = 0; first < n; first += per_tile)
       tile(reinterpret_cast<T*>(memory), first, n - first < per_tile ? n - first : per_tile);
+    if (can_stream && stream) order_streamed_stores();
   }
 
  private:
@@ -348,14 +201,16 @@ struct folding {
   }
 };
 
-}  // namespace detail
+}  // namespace detail::kernels
 
 namespace kernel {
 
 /// @pre `out` and `in` are the same memory or do not overlap
 /// `stream`: the stores go around the cache, for outputs larger than it.
 inline void copy(void* out, void const* in, std::size_t bytes, bool stream) noexcept {
-  if (bytes != 0) detail::store(out, in, bytes, stream);
+  if (bytes == 0) return;
+  detail::kernels::store(out, in, bytes, stream);
+  if (detail::kernels::can_stream && stream) detail::kernels::order_streamed_stores();
 }
 
 /// out[i] = op(left[i], right[i]).
@@ -363,7 +218,7 @@ inline void copy(void* out, void const* in, std::size_t bytes, bool stream) noex
 template <class T, class Op>
   requires Reduction<Op, T>
 void combine(T* out, T const* left, T const* right, std::size_t n, Op const& op) noexcept {
-  detail::write_one(out, n, detail::combined<T, Op>{left, right, op});
+  detail::kernels::write_one(out, n, detail::kernels::combined<T, Op>{left, right, op});
 }
 
 /// Folds the sources element by element and stores the result in every sink.
@@ -379,14 +234,15 @@ void fold(sink const* sinks, int sink_count, operand const* sources, int source_
   if constexpr (has_finish<Op, T>)
     for (int k = 0; k < sink_count; ++k) to_finish += sinks[k].finish ? 1 : 0;
 
-  detail::folding<T, Op> const how{sinks, sink_count, sources, source_count, op, ranks, stream && n > detail::few, to_finish};
+  detail::kernels::folding<T, Op> const how{sinks,    sink_count, sources, source_count, op, ranks, stream && n > detail::kernels::few,
+                                            to_finish};
   if (source_count == 1 && to_finish == 0) return how.copies(n);
   if (source_count == 2 && sink_count <= 2) {
     if (to_finish == 0 && how.two_sources(n, op)) return;
     if constexpr (has_finish<Op, T>)
-      if (to_finish == sink_count && how.two_sources(n, detail::finishing<T, Op>{op, ranks})) return;
+      if (to_finish == sink_count && how.two_sources(n, detail::kernels::finishing<T, Op>{op, ranks})) return;
   }
-  if (n <= detail::few) return how.few_elements(n);
+  if (n <= detail::kernels::few) return how.few_elements(n);
   how.tiles(n);
 }
 
