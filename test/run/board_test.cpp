@@ -199,7 +199,7 @@ TEST_CASE("a dead process is found by its number and start time; a number that s
 TEST_CASE("a record is never read torn while its owner keeps changing it") {
   table t(2);
   std::thread writer([&] {
-    for (std::uint64_t i = 1; i <= 20000; ++i) {
+    for (std::uint64_t i = 1; i <= 1000000; ++i) {
       // The tag follows from the rest; call 5 differs from ours, so a torn record would look like a mismatch in call 4.
       bool const ours = i % 2 == 0;
       t[1].begin(record(ours ? 4 : 5, ours ? "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" : "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", i, ours ? 10 : 11));
@@ -207,9 +207,17 @@ TEST_CASE("a record is never read torn while its owner keeps changing it") {
   });
   t[0].begin(record(4, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1, 10));
   int failures = 0;
-  for (int i = 0; i < 20000; ++i) failures += t[0].look_around(1).ok() ? 0 : 1;
+  for (int i = 0; i < 1000000; ++i) failures += t[0].look_around(1).ok() ? 0 : 1;
   writer.join();
   CHECK(failures == 0);
+
+  // Caught in the middle of a writing: call 4, but no longer ours.
+  board_seat& seat = t.memory().seat(1);
+  t[1].begin(record(4, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1, 11));
+  ++seat.stamp;
+  CHECK(t[0].look_around(1).ok());
+  ++seat.stamp;
+  CHECK(t[0].look_around(1).code() == cx::errc::mismatch);
 }
 
 TEST_CASE("the group's CPUs are those of all ranks together") {
