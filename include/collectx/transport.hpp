@@ -61,6 +61,7 @@ concept RecvChannel = requires(C& channel) {
 /// 4. `begin(record)` publishes what this rank does, `end()` that it is done and waits for nobody.
 /// 5. `abort(status)` makes every rank's `idle` fail; the first report wins and is what `abort` returns.
 /// 6. `blame(peer)` follows who waits for whom from `peer` to the rank that waits for nobody.
+/// 7. `conflict(peer)`: a message of `peer` does not belong to this rank's call. Aborts with what both are doing.
 ///
 /// Not required: threads, ordering between two channels, or host-addressable memory.
 template <class T>
@@ -76,6 +77,7 @@ concept Transport = requires(T& transport, int peer, int lane, int polls, call_r
   { transport.idle(polls, peer) } -> std::same_as<status>;
   { transport.abort(why) } -> std::same_as<status>;
   { transport.blame(peer) } -> std::same_as<int>;
+  { transport.conflict(peer) } -> std::same_as<status>;
   transport.progress();
   transport.begin(record);
   transport.end();

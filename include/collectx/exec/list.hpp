@@ -15,7 +15,7 @@ template <class T>
 class list {
  public:
   constexpr list() = default;
-  constexpr explicit list(int count) : data_(new T[static_cast<unsigned>(count)]()), size_(count), capacity_(count) {}
+  constexpr explicit list(int count) : data_(count > 0 ? new T[static_cast<unsigned>(count)]() : nullptr), size_(count), capacity_(count) {}
   constexpr list(int count, T const& value) { resize(count, value); }
   constexpr list(list const& other) { append(other); }
   constexpr list(list&& other) noexcept : data_(other.data_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }

@@ -156,6 +156,18 @@ class board {
     return {};
   }
 
+  /// A message of `peer` does not belong to this rank's call: their calls differ, or one of them is calls ahead.
+  status conflict(int peer) noexcept {
+    call_record theirs;
+    if (!read_record(peer, theirs) || theirs.sequence == sequence_) return abort(mismatch());
+    char mine_text[112], their_text[112];
+    describe(rank_, mine_text, sizeof mine_text);
+    describe(peer, their_text, sizeof their_text);
+    return abort(status::failure(errc::mismatch, peer, "rank %d is in its call %llu, %s, while rank %d is in its call %llu, %s", peer,
+                                 static_cast<unsigned long long>(theirs.sequence), their_text, rank_,
+                                 static_cast<unsigned long long>(sequence_), mine_text));
+  }
+
   /// True where `rank` has done its part of the call that this rank is in.
   bool owes_nothing(int rank) const noexcept { return finished(rank) >= sequence_; }
 

@@ -169,6 +169,7 @@ class segment_transport {
   }
   status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : why; }
   int blame(int peer) noexcept { return board_.blame(peer); }
+  status conflict(int peer) noexcept { return board_.conflict(peer); }
 
   void begin(call_record const& record) noexcept {
     if (!mark_.here()) return disown();

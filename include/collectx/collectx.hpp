@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// All of collectx that needs only the standard library and Linux.
+#pragma once
+
+// IWYU pragma: begin_exports
+#include "collectx/algo/automatic.hpp"
+#include "collectx/algo/direct.hpp"
+#include "collectx/algo/double_binary_tree.hpp"
+#include "collectx/algo/groups.hpp"
+#include "collectx/algo/hierarchical.hpp"
+#include "collectx/algo/recursive_halving.hpp"
+#include "collectx/algo/ring.hpp"
+#include "collectx/chunk.hpp"
+#include "collectx/collective.hpp"
+#include "collectx/combine.hpp"
+#include "collectx/communicator.hpp"
+#include "collectx/config.hpp"
+#include "collectx/exec/prove.hpp"
+#include "collectx/launch.hpp"
+#include "collectx/reduce/functors.hpp"
+#include "collectx/reduction.hpp"
+#include "collectx/rendezvous/file.hpp"
+#include "collectx/rendezvous/in_process.hpp"
+#include "collectx/schedule.hpp"
+#include "collectx/status.hpp"
+#include "collectx/transport.hpp"
+#include "collectx/transport/loopback.hpp"
+#include "collectx/transport/shared_memory.hpp"
+// IWYU pragma: end_exports

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From a run to a finished call: advancing it, waiting within a deadline, and saying what went wrong.
+#pragma once
+
+#include "collectx/exec/run.hpp"
+
+namespace collectx {
+inline namespace v0 {
+namespace exec {
+
+namespace detail {
+
+/// The deadline has passed: the sentence says where this rank stood, and blames the rank at the end of the chain of waits.
+template <class Run, Transport Tr>
+[[gnu::noinline]] status timed_out(Run const& run, Tr& transport, call_record const& record, nanoseconds waited) {
+  int const culprit = transport.blame(run.peer());
+  return transport.abort(status::failure(errc::timeout, culprit,
+                                         "timeout: rank %d waited %.3f s for rank %d in %.40s, call %llu, step %d, chunk %d; rank %d is "
+                                         "the one that waits for nobody",
+                                         transport.rank(), static_cast<double>(waited) * 1e-9, run.peer(), record.what,
+                                         static_cast<unsigned long long>(record.sequence), run.step(), run.chunk(), culprit));
+}
+
+}  // namespace detail
+
+/// Advances `run` until it is done, the group fails, or it has been stuck for `timeout`. Every wait looks at the group's verdict.
+template <class Run, Transport Tr>
+status drive(Run& run, Tr& transport, call_record const& record, nanoseconds timeout) {
+  nanoseconds since = -1;
+  for (int polls = 0;;) {
+    progress const p = run.advance();
+    if (p == progress::done) return {};
+    if (p == progress::conflict) return transport.conflict(run.peer());
+    if (p == progress::moved) {
+      polls = 0;
+      since = -1;
+      continue;
+    }
+    transport.progress();
+    if (status s = transport.idle(++polls, run.peer()); !s) return s;
+    if (polls % 128 != 0) continue;
+    nanoseconds const now = transport.now();
+    if (since < 0) since = now;
+    if (now - since >= timeout) return detail::timed_out(run, transport, record, now - since);
+  }
+}
+
+}  // namespace exec
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Running a plan over a transport: a state machine that does what can be done now and returns.
+///
+/// A template on transport, element and operation, never on the schedule: a hundred schedules cost no code. A blocking call loops over
+/// `advance`, and a test harness advances the ranks of a whole group on one thread in any order.
+#pragma once
+
+#include "collectx/exec/geometry.hpp"
+#include "collectx/reduce/host_kernels.hpp"
+#include "collectx/transport.hpp"
+
+#include <cstdint>
+#include <type_traits>
+
+namespace collectx {
+inline namespace v0 {
+namespace exec {
+
+/// A plan with the channels of one transport, and the memory that running it needs: allocated once, used by every call.
+template <Transport Tr>
+class bound_plan {
+ public:
+  using sender = std::remove_reference_t<decltype(std::declval<Tr&>().channel_to(0, 0))>;
+  using receiver = std::remove_reference_t<decltype(std::declval<Tr&>().channel_from(0, 0))>;
+
+  bound_plan(plan&& p, Tr& transport) : plan_(std::move(p)), strands_(plan_.strands) {
+    int most_in = 0, most_out = 0, most_sources = 0, most_targets = 0;
+    for (int i = 0; i < plan_.operations.size(); ++i) {
+      operation const& o = plan_.operations[i];
+      ends_.push({senders_.size(), receivers_.size(), strands_[o.strand].operations.size()});
+      strands_[o.strand].operations.push(i);
+      for (endpoint e : o.out) senders_.push(&transport.channel_to(e.peer, e.lane));
+      for (endpoint e : o.in) receivers_.push(&transport.channel_from(e.peer, e.lane));
+      most_in = collectx::detail::larger(most_in, o.in.size());
+      most_out = collectx::detail::larger(most_out, o.out.size());
+      for (segment const& s : o.segments) {
+        most_sources = collectx::detail::larger(most_sources, s.sources.size());
+        most_targets = collectx::detail::larger(most_targets, s.targets.size());
+      }
+    }
+    in = list<flow<std::byte const*>>(most_in);
+    out = list<flow<std::byte*>>(most_out);
+    operands = list<kernel::operand>(most_sources);
+    sinks = list<kernel::sink>(most_targets);
+  }
+
+  exec::plan const& content() const { return plan_; }
+  sender& to(int operation, int i) { return *senders_[ends_[operation].senders + i]; }
+  receiver& from(int operation, int i) { return *receivers_[ends_[operation].receivers + i]; }
+  int place_in_strand(int operation) const { return ends_[operation].place; }
+
+  /// A message that an operation reads or fills: how long it has to be and how far the operation is.
+  template <class Pointer>
+  struct flow {
+    Pointer at = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct strand {
+    list<int> operations;
+    int at = 0;
+    std::size_t piece = 0;
+  };
+
+  list<strand>& strands() { return strands_; }
+  std::byte* scratch(std::size_t bytes) {
+    std::size_t const units = bytes / sizeof(unit) + 1;
+    if (static_cast<std::size_t>(scratch_.size()) < units) scratch_ = list<unit>(static_cast<int>(units));
+    return reinterpret_cast<std::byte*>(scratch_.begin());
+  }
+
+  list<flow<std::byte const*>> in;
+  list<flow<std::byte*>> out;
+  list<kernel::operand> operands;
+  list<kernel::sink> sinks;
+
+ private:
+  struct alignas(64) unit {
+    std::byte bytes[64];
+  };
+  struct ends {
+    int senders = 0, receivers = 0, place = 0;
+  };
+  exec::plan plan_;
+  list<sender*> senders_;
+  list<receiver*> receivers_;
+  list<ends> ends_;
+  list<strand> strands_;
+  list<unit> scratch_;
+};
+
+/// What a call is about. A buffer that holds only some of the collective's blocks begins with element `origin` of all of them, so a name
+/// means the same place on every rank. What input and output share in place is not moved.
+template <class T>
+struct buffers {
+  T const* input = nullptr;
+  std::size_t input_origin = 0;
+  T* output = nullptr;
+  std::size_t output_origin = 0;
+  std::size_t count = 0;  ///< elements per block
+  std::uint32_t tag = 0;  ///< of the call, travels with each message
+};
+
+enum class progress {
+  done,
+  moved,     ///< something was done, and there is more to do
+  stuck,     ///< nothing can be done before `peer()` moves
+  conflict,  ///< a message of `peer()` does not belong to this call
+};
+
+/// One call of one rank. Allocates nothing, unless scratch has to grow.
+template <Transport Tr, class T, class Op>
+class run {
+ public:
+  /// @pre fits(): a slot can hold what the plan wants to send at once
+  run(bound_plan<Tr>& bound, Tr& transport, buffers<T> const& memory, Op const& op)
+      : bound_(bound), memory_(memory), op_(op), ranks_(transport.size()),
+        geometry_(bound.content().form, bound.content().largest_message, memory.count, transport.slot_bytes() / sizeof(T)),
+        stream_(memory.count * static_cast<std::size_t>(bound.content().form.blocks) * sizeof(T) > stream_above) {
+    if (bound.content().uses_scratch) scratch_ = reinterpret_cast<T*>(bound.scratch(geometry_.scratch_elements() * sizeof(T)));
+    geometry_.select(0);
+    if (geometry_.pieces() > 1)
+      for (auto& strand : bound_.strands()) strand.at = 0, strand.piece = 0;
+  }
+
+  bool fits() const { return geometry_.fits(); }
+
+  progress advance() { return geometry_.pieces() == 1 ? advance_in_order() : advance_strands(); }
+
+  // Where it is stuck or in conflict.
+  int peer() const { return peer_; }
+  int step() const { return bound_.content().operations[operation_].step; }
+  int chunk() const { return bound_.content().operations[operation_].segments[0].run.first; }
+  std::size_t expected_bytes() const { return expected_; }
+  std::size_t seen_bytes() const { return seen_; }
+
+ private:
+  // Above this many bytes results do not stay in cache, and reading them in to overwrite them is a third of all traffic.
+  static constexpr std::size_t stream_above = std::size_t{8} << 20;
+
+  progress advance_in_order() {
+    bool moved = false;
+    for (int const count = bound_.content().operations.size(); operation_ < count; ++operation_, moved = true) {
+      progress const p = attempt(operation_);
+      if (p == progress::conflict) return p;
+      if (p == progress::stuck) return moved ? progress::moved : p;
+    }
+    return progress::done;
+  }
+
+  /// One operation of each strand that can do one: pieces run through the strands, one behind the other.
+  progress advance_strands() {
+    bool moved = false, left = false;
+    progress waiting = progress::done;
+    int stuck_operation = 0, stuck_peer = -1;
+    for (auto& strand : bound_.strands()) {
+      if (strand.piece == geometry_.pieces() || strand.operations.empty()) continue;
+      left = true;
+      operation_ = strand.operations[strand.at];
+      if (!due(operation_, strand.piece)) continue;
+      geometry_.select(strand.piece);
+      progress const p = attempt(operation_);
+      if (p == progress::conflict) return p;
+      if (p == progress::stuck) {
+        waiting = p;
+        stuck_operation = operation_;
+        stuck_peer = peer_;
+        continue;
+      }
+      moved = true;
+      if (++strand.at == strand.operations.size()) strand.at = 0, ++strand.piece;
+    }
+    if (!left) return progress::done;
+    if (moved) return progress::moved;
+    operation_ = stuck_operation;
+    peer_ = stuck_peer;
+    return waiting;
+  }
+
+  bool due(int operation, std::size_t piece) const {
+    for (int before : bound_.content().operations[operation].after) {
+      auto const& strand = bound_.strands()[bound_.content().operations[before].strand];
+      if (strand.piece < piece || (strand.piece == piece && strand.at <= bound_.place_in_strand(before))) return false;
+    }
+    return true;
+  }
+
+  /// The whole operation, or nothing: all its messages must be there, and all its slots free.
+  progress attempt(int index) {
+    operation const& o = bound_.content().operations[index];
+    if (index != measured_ || geometry_.pieces() > 1) measure(o);
+    measured_ = index;
+    for (int i = 0; i < o.in.size(); ++i) {
+      auto& in = bound_.in[i];
+      if (in.bytes == 0) continue;  // a message without elements is not sent
+      message const m = bound_.from(index, i).try_peek();
+      if (m.data == nullptr) return peer_ = o.in[i].peer, progress::stuck;
+      if (m.tag != memory_.tag || m.bytes != in.bytes) {
+        peer_ = o.in[i].peer;
+        expected_ = in.bytes;
+        seen_ = m.bytes;
+        return progress::conflict;
+      }
+      in.at = m.data;
+    }
+    for (int i = 0; i < o.out.size(); ++i) {
+      auto& out = bound_.out[i];
+      if (out.bytes == 0) continue;
+      out.at = bound_.to(index, i).try_acquire(out.bytes);
+      if (out.at == nullptr) return peer_ = o.out[i].peer, progress::stuck;
+    }
+    for (segment const& s : o.segments) fold(s);
+    for (int i = 0; i < o.out.size(); ++i)
+      if (bound_.out[i].bytes > 0) bound_.to(index, i).commit(bound_.out[i].bytes, memory_.tag);
+    for (int i = 0; i < o.in.size(); ++i)
+      if (bound_.in[i].bytes > 0) bound_.from(index, i).release();
+    return progress::moved;
+  }
+
+  void measure(operation const& o) {
+    if (o.segments.size() == 1) {
+      std::size_t const bytes = geometry_.length(o.segments[0].run) * sizeof(T);
+      for (int i = 0; i < o.in.size(); ++i) bound_.in[i].bytes = bytes;
+      for (int i = 0; i < o.out.size(); ++i) bound_.out[i].bytes = bytes;
+      return;
+    }
+    for (int i = 0; i < o.in.size(); ++i) bound_.in[i].bytes = 0;
+    for (int i = 0; i < o.out.size(); ++i) bound_.out[i].bytes = 0;
+    for (segment const& s : o.segments) {
+      std::size_t const bytes = geometry_.length(s.run) * sizeof(T);
+      for (source const& x : s.sources)
+        if (x.from == place::slot) bound_.in[x.in].bytes += bytes;
+      for (target const& x : s.targets)
+        if (x.to == place::slot) bound_.out[x.out].bytes += bytes;
+    }
+  }
+
+  void fold(segment const& s) {
+    geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
+      bool to_slot = false;
+      for (int i = 0; i < s.sources.size(); ++i) {
+        source const& x = s.sources[i];
+        bound_.operands[i] = {read(x, element, in_scratch), x.left};
+        if (x.from == place::slot) bound_.in[x.in].at += count * sizeof(T);
+      }
+      for (int i = 0; i < s.targets.size(); ++i) {
+        target const& x = s.targets[i];
+        bound_.sinks[i] = {write(x, element, in_scratch), x.finish};
+        if (x.to != place::slot) continue;
+        bound_.out[x.out].at += count * sizeof(T);
+        to_slot = true;
+      }
+      if (s.targets.empty() || stays(s)) return;
+      kernel::fold<T>(bound_.sinks.begin(), s.targets.size(), bound_.operands.begin(), s.sources.size(), count, op_, ranks_,
+                      stream_ && !to_slot);
+    });
+  }
+
+  void const* read(source const& x, std::size_t element, std::size_t in_scratch) const {
+    switch (x.from) {
+      case place::slot: return bound_.in[x.in].at;
+      case place::output: return memory_.output + (element - memory_.output_origin);
+      case place::scratch: return scratch_ + in_scratch;
+      default: return memory_.input + (element - memory_.input_origin);
+    }
+  }
+  void* write(target const& x, std::size_t element, std::size_t in_scratch) const {
+    switch (x.to) {
+      case place::slot: return bound_.out[x.out].at;
+      case place::scratch: return scratch_ + in_scratch;
+      default: return memory_.output + (element - memory_.output_origin);
+    }
+  }
+  /// In place, what a rank keeps is where it belongs already, unless it has to be finished.
+  bool stays(segment const& s) const {
+    return s.sources.size() == 1 && s.targets.size() == 1 && bound_.operands[0].data == bound_.sinks[0].data &&
+           !(has_finish<Op, T> && bound_.sinks[0].finish);
+  }
+
+  bound_plan<Tr>& bound_;
+  buffers<T> memory_;
+  Op const& op_;
+  int ranks_;
+  geometry geometry_;
+  bool stream_;
+  T* scratch_ = nullptr;
+  int operation_ = 0;
+  int measured_ = -1;
+  int peer_ = -1;
+  std::size_t expected_ = 0, seen_ = 0;
+};
+
+}  // namespace exec
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A communicator's plans: each made once, at the first call of its schedule, and kept.
+#pragma once
+
+#include "collectx/collective.hpp"
+#include "collectx/exec/passes.hpp"
+#include "collectx/exec/run.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// An address per type, which is all that is needed of run-time type information.
+template <class... T>
+inline constexpr char type_tag = 0;
+
+constexpr std::uint64_t hash_of(char const* text, std::uint64_t hash) {
+  for (; *text != 0; ++text) hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3u;
+  return hash;
+}
+
+/// Differs where collective, algorithm, type, operation, root, count or number of the call do. Never 0.
+constexpr std::uint32_t tag_of(std::uint64_t identity, std::uint64_t count, std::uint64_t sequence) {
+  std::uint64_t x = (identity ^ (count * 0x9e3779b97f4a7c15u)) + sequence * 0xbf58476d1ce4e5b9u;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93u;
+  return static_cast<std::uint32_t>(x >> 32) | 1u;
+}
+
+/// For messages: names that do not depend on the compiler, since two ranks may be two builds.
+template <class T>
+void name_type(char* text, std::size_t capacity) {
+  if constexpr (std::is_same_v<T, bool>)
+    std::snprintf(text, capacity, "bool");
+  else if constexpr (std::is_floating_point_v<T>)
+    std::snprintf(text, capacity, "float%zu", sizeof(T) * 8);
+  else if constexpr (std::is_integral_v<T>)
+    std::snprintf(text, capacity, "%sint%zu", std::is_signed_v<T> ? "" : "u", sizeof(T) * 8);
+  else
+    std::snprintf(text, capacity, "%zu-byte", sizeof(T));
+}
+
+template <class A>
+constexpr char const* algorithm_name() {
+  if constexpr (requires {
+                  { A::name } -> std::convertible_to<char const*>;
+                })
+    return A::name;
+  else
+    return "user";
+}
+
+template <Transport Tr>
+class plan_cache {
+ public:
+  struct entry {
+    void const* type;
+    char const* operation;
+    exec::bound_plan<Tr> bound;
+    call_record record;
+    std::uint64_t identity = 0;
+
+    entry(void const* tag, char const* op, exec::plan&& plan, Tr& transport)
+        : type(tag), operation(op), bound(std::move(plan), transport) {}
+    virtual ~entry() = default;
+  };
+
+  explicit plan_cache(Tr& transport) : transport_(transport) {}
+
+  /// The plan of a schedule for a collective, made where there is none yet; null where the schedule cannot run in this group.
+  template <class T, class A, Schedule S, Collective C>
+  entry* find(S const& schedule, C const& collective, char const* operation) {
+    void const* const type = &type_tag<T, A, S, C>;
+    for (auto const& e : entries_) {
+      if (e->type != type || e->operation != operation) continue;
+      auto const& known = static_cast<typed<S, C> const&>(*e);
+      if (known.collective == collective && same(known.schedule, schedule)) return e.get();
+    }
+    return make<T, A>(schedule, collective, operation, type);
+  }
+
+  /// Why `find` gave none.
+  template <class A, Schedule S, Collective C>
+  status refusal(S const& schedule, C const&) const {
+    if (lanes_of(schedule) > transport_.lanes()) {
+      return status::failure(errc::invalid_configuration, transport_.rank(), "%s by %s needs %d lanes, the transport has %d: raise lanes",
+                             C::name, algorithm_name<A>(), lanes_of(schedule), transport_.lanes());
+    }
+    return status::failure(errc::not_supported, transport_.rank(), "%s by %s is not defined for %d ranks", C::name, algorithm_name<A>(),
+                           transport_.size());
+  }
+
+ private:
+  template <class S, class C>
+  struct typed : entry {
+    [[no_unique_address]] S schedule;
+    [[no_unique_address]] C collective;
+    typed(S const& s, C const& c, void const* tag, char const* op, exec::plan&& plan, Tr& transport)
+        : entry(tag, op, std::move(plan), transport), schedule(s), collective(c) {}
+  };
+
+  template <class S>
+  static bool same(S const& a, S const& b) {
+    if constexpr (std::is_empty_v<S>) {
+      return true;
+    } else {
+      static_assert(std::equality_comparable<S>,
+                    "collectx: a schedule with state needs == so that its plan can be kept: friend bool operator==(S const&, S const&) = default;");
+      return a == b;
+    }
+  }
+
+  template <class T, class A, class S, class C>
+  entry* make(S const& schedule, C const& collective, char const* operation, void const* type) {
+    int const n = transport_.size();
+    if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes()) return nullptr;
+    exec::plan plan = exec::make_plan(schedule, collective, n, transport_.rank());
+    plan.largest_message = exec::largest_message(schedule, plan.form);
+    auto made = std::make_unique<typed<S, C>>(schedule, collective, type, operation, std::move(plan), transport_);
+    char type_name[16];
+    name_type<T>(type_name, sizeof type_name);
+    call_record& record = made->record;
+    record.root = has_root<C> ? root_of(collective) : -1;
+    char text[sizeof record.what + 32];
+    std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", C::name, type_name, *operation != 0 ? " " : "", operation, algorithm_name<A>());
+    std::memcpy(record.what, text, sizeof record.what - 1);
+    exec::plan const& kept = made->bound.content();
+    made->identity = hash_of(text, 0xcbf29ce484222325u);
+    for (int part : {kept.steps, kept.form.chunks, kept.largest_message, static_cast<int>(record.root), static_cast<int>(sizeof(T))})
+      made->identity = (made->identity ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+    entries_.push_back(std::move(made));
+    return entries_.back().get();
+  }
+
+  template <class C>
+  static constexpr bool has_root = requires(C const& c) { c.root; };
+
+  Tr& transport_;
+  std::vector<std::unique_ptr<entry>> entries_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx
