@@ -87,17 +87,20 @@ inline process_look look_at_process(std::uint64_t pid) noexcept {
   char path[48], text[1024];
   std::snprintf(path, sizeof path, "/proc/%llu/stat", static_cast<unsigned long long>(pid));
   if (read_small_file(path, text, sizeof text) <= 0) return {false, errno == ENOENT || errno == ESRCH, 0};
-  // The command may hold blanks and parentheses, so the fields are counted from the last ')': state is the third, the start time the 22nd.
+  // The command may hold blanks and parentheses, so the fields are counted from the last ')': state is the third.
   char const* p = std::strrchr(text, ')');
   if (p == nullptr || p[1] != ' ') return {};
   char const state = p[2];
+  unsigned long long threads = 0, start = 0;
   p += 2;
-  for (int field = 3; field < 22 && p != nullptr; ++field) {
+  for (int field = 3; field <= 22; ++field) {
+    if (field == 20) threads = std::strtoull(p, nullptr, 10);
+    if (field == 22) start = std::strtoull(p, nullptr, 10);
     p = std::strchr(p, ' ');
-    if (p != nullptr) ++p;
+    if (p++ == nullptr) return {};
   }
-  if (p == nullptr) return {};
-  return {true, state == 'Z' || state == 'X', std::strtoull(p, nullptr, 10)};
+  // A main thread that has ended looks like a zombie while other threads go on.
+  return {true, (state == 'Z' && threads <= 1) || state == 'X', start};
 }
 
 }  // namespace detail

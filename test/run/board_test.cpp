@@ -4,9 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include "processes.hpp"
+
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -194,6 +199,29 @@ TEST_CASE("a dead process is found by its number and start time; a number that s
   CHECK(s.code() == cx::errc::peer_lost);
   CHECK(s.rank() == 1);
   CHECK(std::strstr(s.what(), "is dead") != nullptr);
+}
+
+TEST_CASE("a process whose main thread has ended while others go on is alive") {
+  auto* seen = processes::shared<std::atomic<int>>();
+  ::pid_t const child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    std::thread([&] {
+      while (*seen == 0) cx::detail::nap(1'000'000);
+      ::_exit(0);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // this thread only
+  }
+  char stat[512] = {}, path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", child);
+  do cx::detail::read_small_file(path, stat, sizeof stat);
+  while (std::strstr(stat, ") Z") == nullptr);
+  cx::detail::process_look const look = cx::detail::look_at_process(static_cast<std::uint64_t>(child));
+  CHECK(look.readable);
+  CHECK(!look.gone);
+  *seen = 1;
+  ::waitpid(child, nullptr, 0);
+  CHECK(cx::detail::look_at_process(static_cast<std::uint64_t>(child)).gone);
 }
 
 TEST_CASE("a record is never read torn while its owner keeps changing it") {

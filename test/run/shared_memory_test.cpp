@@ -246,6 +246,48 @@ TEST_CASE("two builds that differ are told which fact differs and both values, o
   }
 }
 
+TEST_CASE("whoever has the address but not the proof of having read it here is sent away, and disturbs nobody") {
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  group g(2);
+  g.start([&] {
+    auto rendezvous = table->of(0);
+    return join_and_pass(rendezvous, {}, 1);
+  });
+  auto mine = table->of(1);
+  auto value = mine.get("collectx", cx::detail::monotonic_now() + 30'000'000'000);
+  REQUIRE(value.has_value());
+  cx::detail::meeting_point place;
+  std::memcpy(&place, value->data(), sizeof place);
+  place.nonce[7] ^= 1;
+  cx::detail::hello stranger;
+  stranger.rank = 1;
+  stranger.size = 2;
+  for (int i = 0; i < 40; ++i) {
+    cx::detail::join_guest guest;
+    cx::detail::verdict decided;
+    cx::detail::descriptor memory;
+    auto const answer = guest.knock(place, stranger, cx::detail::monotonic_now() + 30'000'000'000, decided, memory);
+    CHECK(answer == cx::detail::join_guest::answer::none);
+    CHECK(!memory);
+  }
+  g.start([&] {
+    auto rendezvous = table->of(1);
+    return join_and_pass(rendezvous, {}, 1);
+  });
+  g.wait();
+  for (int r = 0; r < 2; ++r) CHECK_MESSAGE(g[r].code == 0, g[r].text);
+}
+
+TEST_CASE("a join_timeout beyond all clocks does not overflow") {
+  auto table = cx::in_process_rendezvous::create(1);
+  REQUIRE(table.has_value());
+  auto rendezvous = table->of(0);
+  cx::transport_options o;
+  o.join_timeout = (std::chrono::nanoseconds::max)();
+  CHECK(cx::shared_memory_transport::join(rendezvous, o).has_value());
+}
+
 TEST_CASE("SHM-01: after SIGKILL in the middle of a run the same name works, 20 times, and nothing is left in /dev/shm") {
   std::size_t const before = processes::count_in("/dev/shm");
   processes::scratch place;

@@ -86,7 +86,8 @@ class shared_memory_transport : public segment_transport {
     mine.lanes = options.lanes;
     mine.slot_bytes = options.slot_bytes;
     mine.memory = options.memory;
-    mine.patience = options.join_timeout.count();
+    constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
+    mine.patience = (std::min)(options.join_timeout.count(), years);
     return join_as(rendezvous, mine);
   }
 
