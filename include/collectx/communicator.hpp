@@ -191,7 +191,7 @@ class communicator {
     if (cached == nullptr) return mine.plans.template refusal<A>(schedule, collective);
 
     ++mine.sequence;
-    call_record record = cached->record;
+    call_record& record = cached->record;
     record.sequence = mine.sequence;
     record.count = call.count_given;
     record.tag = detail::tag_of(cached->identity, record.count, record.sequence);

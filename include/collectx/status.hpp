@@ -54,7 +54,7 @@ class [[nodiscard]] status {
  public:
   static constexpr std::size_t capacity = 384;
 
-  constexpr status() noexcept = default;
+  constexpr status() noexcept {}  // not defaulted: `return {}` would write over all of text_
   status(status const& other) noexcept { *this = other; }
   status& operator=(status const& other) noexcept {
     code_ = other.code_;

@@ -49,6 +49,8 @@ class list {
   constexpr T const& back() const { return data_[size_ - 1]; }
 
   constexpr void clear() { size_ = 0; }
+  /// @pre count <= size()
+  constexpr void truncate(int count) { size_ = count; }
   constexpr T& push(T value) {
     reserve(size_ + 1);
     data_[size_] = std::move(value);
@@ -72,7 +74,7 @@ class list {
   constexpr void reserve(int count) {
     if (count <= capacity_) return;
     int const wanted = count > 2 * capacity_ ? count : 2 * capacity_;
-    T* const larger = new T[static_cast<unsigned>(wanted)]();
+    T* const larger = new T[static_cast<unsigned>(wanted > 0 ? wanted : 1)]();
     for (int i = 0; i < size_; ++i) larger[i] = std::move(data_[i]);
     delete[] data_;
     data_ = larger;

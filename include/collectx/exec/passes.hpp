@@ -159,7 +159,7 @@ constexpr void join_segments(operation& o) {
     else if (++kept != i)
       o.segments[kept] = std::move(next);
   }
-  if (!o.segments.empty()) o.segments.resize(kept + 1);
+  if (!o.segments.empty()) o.segments.truncate(kept + 1);
 }
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include "collectx/transport.hpp"
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace collectx {
@@ -62,6 +63,19 @@ class bound_plan {
   };
 
   list<strand>& strands() { return strands_; }
+
+  /// The geometry for `count` elements per block. Kept from call to call: making it takes divisions that a small call would feel.
+  geometry& fitted(std::size_t count, std::size_t slot_elements) {
+    if (count != fitted_count_ || slot_elements != fitted_slot_) {
+      geometry_ = geometry(plan_.form, plan_.largest_message, count, slot_elements);
+      fitted_count_ = count;
+      fitted_slot_ = slot_elements;
+      geometry_.select(0);
+    } else if (geometry_.pieces() > 1) {
+      geometry_.select(0);
+    }
+    return geometry_;
+  }
   std::byte* scratch(std::size_t bytes) {
     std::size_t const units = bytes / sizeof(unit) + 1;
     if (static_cast<std::size_t>(scratch_.size()) < units) scratch_ = list<unit>(static_cast<int>(units));
@@ -86,6 +100,8 @@ class bound_plan {
   list<ends> ends_;
   list<strand> strands_;
   list<unit> scratch_;
+  geometry geometry_;
+  std::size_t fitted_count_ = 0, fitted_slot_ = 0;  // no slot holds 0 elements
 };
 
 /// What a call is about. A buffer that holds only some of the collective's blocks begins with element `origin` of all of them, so a name
@@ -114,10 +130,9 @@ class run {
   /// @pre fits(): a slot can hold what the plan wants to send at once
   run(bound_plan<Tr>& bound, Tr& transport, buffers<T> const& memory, Op const& op)
       : bound_(bound), memory_(memory), op_(op), ranks_(transport.size()),
-        geometry_(bound.content().form, bound.content().largest_message, memory.count, transport.slot_bytes() / sizeof(T)),
+        geometry_(bound.fitted(memory.count, transport.slot_bytes() / sizeof(T))),
         stream_(memory.count * static_cast<std::size_t>(bound.content().form.blocks) * sizeof(T) > stream_above) {
     if (bound.content().uses_scratch) scratch_ = reinterpret_cast<T*>(bound.scratch(geometry_.scratch_elements() * sizeof(T)));
-    geometry_.select(0);
     if (geometry_.pieces() > 1)
       for (auto& strand : bound_.strands()) strand.at = 0, strand.piece = 0;
   }
@@ -134,6 +149,8 @@ class run {
   std::size_t seen_bytes() const { return seen_; }
 
  private:
+  // Up to this many bytes the cost of a call is that of getting there.
+  static constexpr std::size_t small = 4096;
   // Above this many bytes results do not stay in cache, and reading them in to overwrite them is a third of all traffic.
   static constexpr std::size_t stream_above = std::size_t{8} << 20;
 
@@ -236,6 +253,8 @@ class run {
 
   void fold(segment const& s) {
     geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
+      if (count * sizeof(T) <= small && s.sources.size() <= 2 && s.targets.size() == 1 && !(has_finish<Op, T> && s.targets[0].finish))
+        return fold_small(s, element, in_scratch, count);
       bool to_slot = false;
       for (int i = 0; i < s.sources.size(); ++i) {
         source const& x = s.sources[i];
@@ -253,6 +272,23 @@ class run {
       kernel::fold<T>(bound_.sinks.begin(), s.targets.size(), bound_.operands.begin(), s.sources.size(), count, op_, ranks_,
                       stream_ && !to_slot);
     });
+  }
+
+  /// A few elements, one result: what a small call consists of, without the detour over lists of operands.
+  void fold_small(segment const& s, std::size_t element, std::size_t in_scratch, std::size_t count) {
+    target const& to = s.targets[0];
+    T* const out = static_cast<T*>(write(to, element, in_scratch));
+    T const* const first = static_cast<T const*>(read(s.sources[0], element, in_scratch));
+    if (s.sources.size() == 1) {
+      if (out != first) std::memcpy(static_cast<void*>(out), first, count * sizeof(T));
+    } else {
+      T const* const second = static_cast<T const*>(read(s.sources[1], element, in_scratch));
+      bool const swapped = s.sources[1].left;
+      kernel::combine(out, swapped ? second : first, swapped ? first : second, count, op_);
+    }
+    for (source const& x : s.sources)
+      if (x.from == place::slot) bound_.in[x.in].at += count * sizeof(T);
+    if (to.to == place::slot) bound_.out[to.out].at += count * sizeof(T);
   }
 
   void const* read(source const& x, std::size_t element, std::size_t in_scratch) const {
@@ -280,7 +316,7 @@ class run {
   buffers<T> memory_;
   Op const& op_;
   int ranks_;
-  geometry geometry_;
+  geometry& geometry_;
   bool stream_;
   T* scratch_ = nullptr;
   int operation_ = 0;

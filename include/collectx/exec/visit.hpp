@@ -65,7 +65,7 @@ constexpr void sort_and_join(move& m) {
     else
       m.runs[++kept] = m.runs[i];
   }
-  m.runs.resize(kept + 1);
+  m.runs.truncate(kept + 1);
 }
 
 template <side Side, class F>
