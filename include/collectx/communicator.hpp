@@ -148,7 +148,8 @@ class communicator {
   template <Collective C, class T, class Op, class A>
   status reducing(C const& collective, std::span<T const> in, std::span<T> out, Op const& op, A const& algorithm,
                   call_options const& options) {
-    static_assert(Reduction<Op, T>, "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
+    static_assert(Reduction<Op, T>,
+                  "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
     detail::shape_of_call call;
     if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
     auto const with = [&](auto const& family) {
@@ -156,7 +157,7 @@ class communicator {
       auto const schedule = detail::schedule_for<ordered>(family, collective);
       return execute<T>(collective, family, schedule, call, in.data(), out.data(), op, reduction_name<Op>(), options);
     };
-    return dispatch(collective, algorithm, call.total_bytes, with);
+    return dispatch<!is_commutative_v<Op, T>>(collective, algorithm, call.total_bytes, with);
   }
 
   template <Collective C, class T, class A>
@@ -169,13 +170,13 @@ class communicator {
       return execute<T>(collective, family, schedule_of(family, collective), call, reinterpret_cast<std::byte const*>(in.data()),
                         reinterpret_cast<std::byte*>(out.data()), detail::moves_only{}, "", options);
     };
-    return dispatch(collective, algorithm, call.total_bytes, with);
+    return dispatch<false>(collective, algorithm, call.total_bytes, with);
   }
 
-  template <Collective C, class A, class F>
+  template <bool Ordered, Collective C, class A, class F>
   status dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
     if constexpr (std::is_same_v<A, algo::automatic>)
-      return algo::with_choice(collective, size(), bytes, with);
+      return algo::with_choice<Ordered>(collective, size(), bytes, with);
     else
       return with(algorithm);
   }

@@ -112,7 +112,8 @@ class plan_cache {
       return true;
     } else {
       static_assert(std::equality_comparable<S>,
-                    "collectx: a schedule with state needs == so that its plan can be kept: friend bool operator==(S const&, S const&) = default;");
+                    "collectx: a schedule with state needs == so that its plan can be kept: friend constexpr bool operator==(S const&, S "
+                    "const&) = default;");
       return a == b;
     }
   }

@@ -22,31 +22,47 @@ struct automatic {
 
 enum class choice { direct, two_shot, recursive_halving, double_binary_tree, ring };
 
-/// `bytes` of the whole vector. Direct while latency is all, two-shot while n messages at once are no burden, trees for many ranks.
-/// Everything but halving and the ring keeps the order of ranks.
-constexpr choice choose(bool gathers, int n, std::size_t bytes) {
+/// What decides: whether blocks have owners, whether it combines, whether it has a root, whether order must be kept.
+struct situation {
+  bool owners = false;
+  bool reduces = false;
+  bool rooted = false;
+  bool ordered = false;
+};
+
+/// `bytes` of the whole vector. Direct while latency is all; then what moves least, and the ring (for a root: the chain) where pieces
+/// pipeline; trees where a ring would be too long. Thresholds are bytes, the same for every type.
+constexpr choice choose(situation const& s, int n, std::size_t bytes) {
+  constexpr std::size_t small = std::size_t{1} << 15, large = std::size_t{1} << 17;
+  bool const few = n <= 16;
   if (n <= 2) return choice::direct;
-  std::size_t const small = std::size_t{1} << 15;
-  if (n <= 16) return gathers || bytes <= small ? choice::direct : choice::two_shot;
-  if (gathers) return bytes <= small ? choice::recursive_halving : choice::ring;
-  return bytes <= small * 32 ? choice::double_binary_tree : choice::two_shot;
+  if (s.owners) {
+    if (!s.reduces) return few ? choice::direct : bytes <= small ? choice::recursive_halving : choice::ring;
+    return s.ordered || few || bytes <= small ? choice::direct : choice::ring;
+  }
+  if (bytes <= small) return few ? choice::direct : choice::double_binary_tree;
+  if (s.rooted) return few && bytes > large ? choice::ring : choice::double_binary_tree;
+  if (bytes <= large) return few ? choice::two_shot : choice::double_binary_tree;
+  return s.ordered || !few ? choice::double_binary_tree : choice::ring;
 }
 
-/// Calls `use(family)` with the family chosen for the collective.
-template <Collective C, class F>
+/// Calls `use(family)` with the family chosen for the collective; `Ordered` where operands must stay in rank order.
+template <bool Ordered, Collective C, class F>
 constexpr auto with_choice(C const& collective, int n, std::size_t bytes, F&& use) {
-  // With owners of blocks every family but the trees is there, and all reduce-scatters in one step keep order.
-  bool const owners = collective.blocks(2) > 1;
-  switch (choose(owners, n, bytes)) {
-    case choice::two_shot: return use(two_shot{});
+  situation const s{collective.blocks(2) > 1, C::reduces, requires { collective.root; }, Ordered};
+  constexpr bool one_block = C{}.blocks(2) == 1, rooted = requires(C const& c) { c.root; };
+  switch (choose(s, n, bytes)) {
+    case choice::two_shot:
+      if constexpr (one_block && !rooted) return use(two_shot{});
+      break;
     case choice::recursive_halving:
-      if constexpr (!C::reduces) return use(recursive_halving{});
+      if constexpr (!C::reduces && !one_block) return use(recursive_halving{});
       break;
     case choice::ring:
-      if constexpr (!C::reduces) return use(ring{});
+      if constexpr (!Ordered || rooted) return use(ring{});
       break;
     case choice::double_binary_tree:
-      if constexpr (offers<double_binary_tree, C>) return use(double_binary_tree{});
+      if constexpr (one_block) return use(double_binary_tree{});
       break;
     case choice::direct: break;
   }
