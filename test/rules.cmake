@@ -2,10 +2,10 @@
 #
 #   floor 0  config status chunk                                       <- nothing of ours above
 #   floor 1  schedule combine collective transport reduction           <- 0
-#            rendezvous process
+#            rendezvous process arguments
 #   floor 2  algo/ transport/ reduce/ model/ rendezvous/               <- 0-1 and its own folder
 #   floor 3  exec/                                                     <- 0-1, model/, reduce/*kernels*
-#   floor 4  communicator                                              <- 0-3
+#   floor 4  communicator plan_cache                                   <- 0-3
 #   floor 5  launch, model/tuner                                       <- 0-4
 #   floor 6  collectx.hpp                                              <- 0-5, and reaches all of them
 #   annex    *.cuh, transport/libfabric, rendezvous/pmix and mpi       <- included by name, by no .hpp
@@ -22,7 +22,7 @@ set(below_4 ${below_1} algo transport reduce kernels model rendezvous exec)
 set(allowed_floor0 ${below_0})
 set(allowed_floor1 ${below_1})
 set(allowed_exec ${below_1} model kernels exec)
-set(allowed_floor4 ${below_4})
+set(allowed_floor4 ${below_4} floor4)
 set(allowed_floor5 ${below_4} floor4 floor5)
 set(allowed_floor6 ${below_4} floor4 floor5)
 set(allowed_annex ${allowed_floor6} annex)
@@ -32,9 +32,9 @@ function(place_of header result)
     set(place annex)
   elseif(header MATCHES "^(config|status|chunk)\\.hpp$")
     set(place floor0)
-  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process|rendezvous)\\.hpp$")
+  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process|rendezvous|arguments)\\.hpp$")
     set(place floor1)
-  elseif(header MATCHES "^communicator\\.hpp$")
+  elseif(header MATCHES "^(communicator|plan_cache)\\.hpp$")
     set(place floor4)
   elseif(header MATCHES "^(launch|model/tuner)\\.hpp$")
     set(place floor5)

@@ -17,7 +17,7 @@ inline namespace v0 {
 /// Anything contiguous that knows its size: vector, array, span.
 template <class R>
 concept Elements = requires(R& r) {
-  { std::span{r} };
+  {std::span{r}};
 };
 
 namespace detail {
@@ -118,9 +118,10 @@ constexpr auto schedule_for(A const& algorithm, C const& collective) {
     static_assert(declares_order<plain>,
                   "collectx: the operation is not commutative, and this schedule does not say whether it keeps operands in rank order: add "
                   "`static constexpr bool keeps_rank_order = true;` (or false; a test proves it)");
-    static_assert(keeps_rank_order<plain>(),
-                  "collectx: the operation is not commutative, and this schedule combines operands out of rank order: choose one that keeps "
-                  "it (direct, two_shot, double_binary_tree, central)");
+    static_assert(
+        keeps_rank_order<plain>(),
+        "collectx: the operation is not commutative, and this schedule combines operands out of rank order: choose one that keeps "
+        "it (direct, two_shot, double_binary_tree, central)");
     if constexpr (requires { collective.root; })
       return carried<decltype(schedule_of(algorithm, C{0}))>{schedule_of(algorithm, C{0}), collective.root};
     else

@@ -11,7 +11,7 @@ inline namespace v0 {
 
 /// The least that any algorithm must do. Bytes are a fraction of B, the bytes of the whole vector (all ranks' shares together).
 struct lower_bound {
-  int steps = 0;           ///< on the busiest rank
+  int steps = 0;             ///< on the busiest rank
   int sent = 0, out_of = 1;  ///< bytes sent by the busiest rank, as sent / out_of of B
 };
 
@@ -54,10 +54,8 @@ struct all_reduce {
   constexpr int source(int, int) const { return -1; }
   constexpr lower_bound needs(int n) const { return {detail::log2_ceil(n), 2 * (n - 1), n}; }
   template <class F>
-    requires requires(F const& f) { f.all_reduce(); }
-  static constexpr auto select(F const& family, int) {
-    return family.all_reduce();
-  }
+  requires requires(F const& f) { f.all_reduce(); }
+  static constexpr auto select(F const& family, int) { return family.all_reduce(); }
   friend constexpr bool operator==(all_reduce, all_reduce) = default;
 };
 
@@ -72,10 +70,8 @@ struct reduce_scatter {
   constexpr int source(int, int) const { return -1; }
   constexpr lower_bound needs(int n) const { return {detail::log2_ceil(n), n - 1, n}; }
   template <class F>
-    requires requires(F const& f) { f.reduce_scatter(); }
-  static constexpr auto select(F const& family, int) {
-    return family.reduce_scatter();
-  }
+  requires requires(F const& f) { f.reduce_scatter(); }
+  static constexpr auto select(F const& family, int) { return family.reduce_scatter(); }
   friend constexpr bool operator==(reduce_scatter, reduce_scatter) = default;
 };
 
@@ -90,10 +86,8 @@ struct all_gather {
   constexpr int source(int, int block) const { return block; }
   constexpr lower_bound needs(int n) const { return {detail::log2_ceil(n), n - 1, n}; }
   template <class F>
-    requires requires(F const& f) { f.all_gather(); }
-  static constexpr auto select(F const& family, int) {
-    return family.all_gather();
-  }
+  requires requires(F const& f) { f.all_gather(); }
+  static constexpr auto select(F const& family, int) { return family.all_gather(); }
   friend constexpr bool operator==(all_gather, all_gather) = default;
 };
 
@@ -109,10 +103,8 @@ struct broadcast {
   constexpr int source(int, int) const { return root; }
   constexpr lower_bound needs(int n) const { return {detail::log2_ceil(n), n > 1 ? 1 : 0, 1}; }
   template <class F>
-    requires requires(F const& f) { f.broadcast(0); }
-  static constexpr auto select(F const& family, int root) {
-    return family.broadcast(root);
-  }
+  requires requires(F const& f) { f.broadcast(0); }
+  static constexpr auto select(F const& family, int root) { return family.broadcast(root); }
   friend constexpr bool operator==(broadcast, broadcast) = default;
 };
 
@@ -128,16 +120,16 @@ struct reduce {
   constexpr int source(int, int) const { return -1; }
   constexpr lower_bound needs(int n) const { return {detail::log2_ceil(n), n > 1 ? 1 : 0, 1}; }
   template <class F>
-    requires requires(F const& f) { f.reduce(0); }
-  static constexpr auto select(F const& family, int root) {
-    return family.reduce(root);
-  }
+  requires requires(F const& f) { f.reduce(0); }
+  static constexpr auto select(F const& family, int root) { return family.reduce(root); }
   friend constexpr bool operator==(reduce, reduce) = default;
 };
 
 /// A family that offers a schedule for the collective.
 template <class F, class C>
-concept offers = requires(F const& family) { C::select(family, 0); };
+concept offers = requires(F const& family) {
+  C::select(family, 0);
+};
 
 namespace detail {
 template <class C>

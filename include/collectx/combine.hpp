@@ -176,8 +176,9 @@ struct reversed {
 /// B starts when A's first chunk is ready: A declares `first_ready(n)`, the first step at which B may begin; the proof checks it.
 template <class A, class B>
 struct staggered {
-  static_assert(requires(A const& a) { a.first_ready(2); },
-                "collectx: staggered<A, B> needs A to say when its first chunk is ready: constexpr int first_ready(int n) const");
+  static_assert(
+      requires(A const& a) { a.first_ready(2); },
+      "collectx: staggered<A, B> needs A to say when its first chunk is ready: constexpr int first_ready(int n) const");
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<A>() && collectx::keeps_rank_order<B>();
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<A>() && collectx::agrees_bitwise<B>();
   [[no_unique_address]] A a{};
@@ -195,8 +196,8 @@ struct staggered {
       a.step(k, view);
     }
     if (k >= start && k - start < b.steps(n)) {
-      detail::mapped<M, on_lane> view{
-          me, {{{me.rank(), n}, whole / (parts(n) / b.parts(n)), me.blocks(), parts(n) / b.parts(n)}, lanes_of(a)}};
+      detail::mapped<M, on_lane> view{me,
+                                      {{{me.rank(), n}, whole / (parts(n) / b.parts(n)), me.blocks(), parts(n) / b.parts(n)}, lanes_of(a)}};
       b.step(k - start, view);
     }
   }
@@ -233,8 +234,7 @@ struct beside {
   template <class S, class M>
   static constexpr void one(S const& s, int k, M& me, int first, int mine, int all, int lane) {
     // With one block the names lie one lane behind the other, so first counts in parts of the whole.
-    detail::mapped<M, detail::lane_of> view{
-        me, {{me.rank(), me.size()}, me.chunks() / all * mine, me.blocks(), first, mine, all, lane}};
+    detail::mapped<M, detail::lane_of> view{me, {{me.rank(), me.size()}, me.chunks() / all * mine, me.blocks(), first, mine, all, lane}};
     s.step(k, view);
   }
 };

@@ -36,8 +36,8 @@ class communicator {
   /// Every rank ends with op over all ranks' `in`, in rank order where `op` is not commutative.
   /// in: count elements on every rank; out: count elements; the same memory or disjoint.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  status all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> status all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {},
+                                                    call_options const& options = {}) {
     return reducing(collectx::all_reduce{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -48,8 +48,8 @@ class communicator {
   /// Rank r ends with block r of op over all ranks' `in`. in: size() * count elements, block after block; out: count elements.
   /// In place: size() * count elements; the result is in slot r, the rest stays as it was.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  status reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> status reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {},
+                                                        call_options const& options = {}) {
     return reducing(collectx::reduce_scatter{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -61,8 +61,7 @@ class communicator {
   /// Every rank ends with all ranks' `in`, in rank order. in: count elements; out: size() * count elements.
   /// In place: size() * count elements; each rank's own are in slot r before.
   template <Elements In, Elements Out, class A = algo::automatic>
-    requires same_elements<In, Out>
-  status all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> status all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
     return moving(collectx::all_gather{}, view_const(in), view(out), algorithm, options);
   }
   template <class T, class A = algo::automatic>
@@ -82,8 +81,8 @@ class communicator {
   /// The root ends with op over all ranks' `in`: count elements on every rank. out: count elements on the root; elsewhere not looked at
   /// (it may be empty) and not written. In place: on the root only.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  status reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> status reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {},
+                                                call_options const& options = {}) {
     if (status s = detail::is_rank(root, size(), rank()); !s) return s;
     auto const result = view(out);
     return reducing(collectx::reduce{root}, view_const(in), rank() == root ? result : result.first(0), op, algorithm, options);
@@ -148,8 +147,9 @@ class communicator {
   template <Collective C, class T, class Op, class A>
   status reducing(C const& collective, std::span<T const> in, std::span<T> out, Op const& op, A const& algorithm,
                   call_options const& options) {
-    static_assert(Reduction<Op, T>,
-                  "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
+    static_assert(
+        Reduction<Op, T>,
+        "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
     detail::shape_of_call call;
     if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
     auto const with = [&](auto const& family) {

@@ -156,10 +156,11 @@ status run(int size, options const& chosen, F&& f) {
     while (::waitpid(children[r], &state, 0) < 0 && errno == EINTR) {
     }
     if (WIFSIGNALED(state) && failed.ok())
-      failed = status::failure(errc::peer_lost, static_cast<int>(r), "rank %d was ended by signal %d", static_cast<int>(r), WTERMSIG(state));
+      failed =
+          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d was ended by signal %d", static_cast<int>(r), WTERMSIG(state));
     if (WIFEXITED(state) && WEXITSTATUS(state) != 0 && failed.ok() && out->first().what().ok())
-      failed = status::failure(errc::peer_lost, static_cast<int>(r), "rank %d left with exit code %d", static_cast<int>(r),
-                               WEXITSTATUS(state));
+      failed =
+          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d left with exit code %d", static_cast<int>(r), WEXITSTATUS(state));
   }
   return failed.ok() ? out->first().what() : failed;
 }

@@ -22,7 +22,9 @@ inline namespace v0 {
 
 /// A list of runs of chunks, made on the fly: `for_each(f)` calls `f(chunks)` for each run, the same list at both ends of a move.
 template <class R>
-concept Runs = requires(R const& runs) { runs.for_each([](chunks) {}); };
+concept Runs = requires(R const& runs) {
+  runs.for_each([](chunks) {});
+};
 
 /// A RankContext is the rank a step is asked about, and takes the moves of that rank.
 ///

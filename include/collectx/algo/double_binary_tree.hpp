@@ -77,12 +77,8 @@ struct tree_reduce {
   static constexpr int numbered(int n) { return Which == numbering::below && n % 2 == 0 && n > 1 ? n - 1 : n; }
   static constexpr int mirrored(int name, int n) { return n % 2 == 0 ? n - 1 - name : name == 0 ? 0 : n - name; }
   static constexpr bool is_below(int n) { return Which == numbering::below && n % 2 == 0; }
-  static constexpr int to_tree(int rank, int n) {
-    return Which == numbering::first ? rank : is_below(n) ? rank - 1 : mirrored(rank, n);
-  }
-  static constexpr int to_rank(int name, int n) {
-    return Which == numbering::first ? name : is_below(n) ? name + 1 : mirrored(name, n);
-  }
+  static constexpr int to_tree(int rank, int n) { return Which == numbering::first ? rank : is_below(n) ? rank - 1 : mirrored(rank, n); }
+  static constexpr int to_rank(int name, int n) { return Which == numbering::first ? name : is_below(n) ? name + 1 : mirrored(name, n); }
 };
 
 /// Both trees at once.

@@ -118,9 +118,7 @@ struct hierarchical_shards : detail::two_levels<Inner, Outer, G> {
   using detail::two_levels<Inner, Outer, G>::inner;
   using detail::two_levels<Inner, Outer, G>::outer;
   using detail::two_levels<Inner, Outer, G>::groups;
-  constexpr int steps(int n) const {
-    return detail::longest(inner, groups, n) + (WithOuter ? outer.steps(groups.count(n)) : 0);
-  }
+  constexpr int steps(int n) const { return detail::longest(inner, groups, n) + (WithOuter ? outer.steps(groups.count(n)) : 0); }
   /// The outer all-reduce counts its chunks per rank, so a shard has count * parts of them.
   constexpr int parts(int n) const {
     int const shards = detail::largest_group(groups, n), outers = groups.count(n) * outer.parts(groups.count(n));
@@ -175,9 +173,7 @@ struct hierarchical_reduce_scatter : detail::two_levels<Inner, Outer, G> {
   using detail::two_levels<Inner, Outer, G>::outer;
   using detail::two_levels<Inner, Outer, G>::groups;
   constexpr int steps(int n) const { return detail::longest(inner, groups, n) + outer.steps(groups.count(n)); }
-  constexpr int parts(int n) const {
-    return collectx::detail::lcm(detail::common_parts(inner, groups, n), outer.parts(groups.count(n)));
-  }
+  constexpr int parts(int n) const { return collectx::detail::lcm(detail::common_parts(inner, groups, n), outer.parts(groups.count(n))); }
   template <RankContext Me>
   constexpr void step(int k, Me& me) const {
     int const n = me.size(), group = groups.of(me.rank(), n), index = groups.index(me.rank(), n), size = groups.size(group, n);
@@ -280,9 +276,8 @@ struct hierarchical {
   [[no_unique_address]] Outer outer{};
   [[no_unique_address]] G groups{};
 
-  constexpr auto all_reduce() const
-    requires offers<Outer, collectx::all_reduce> && (offers<Inner, collectx::reduce_scatter> || offers<Inner, collectx::reduce>)
-  {
+  constexpr auto all_reduce() const requires offers<Outer, collectx::all_reduce> &&
+      (offers<Inner, collectx::reduce_scatter> || offers<Inner, collectx::reduce>) {
     auto const across = outer.all_reduce();
     if constexpr (offers<Inner, collectx::reduce_scatter>) {
       auto const inside = inner.reduce_scatter();
@@ -293,26 +288,18 @@ struct hierarchical {
       return through_leaders(inner.reduce(0), across);
     }
   }
-  constexpr auto reduce_scatter() const
-    requires offers<Inner, collectx::reduce_scatter> && offers<Outer, collectx::reduce_scatter>
-  {
+  constexpr auto reduce_scatter() const requires offers<Inner, collectx::reduce_scatter> && offers<Outer, collectx::reduce_scatter> {
     return hierarchical_reduce_scatter<decltype(inner.reduce_scatter()), decltype(outer.reduce_scatter()), G>{
         {inner.reduce_scatter(), outer.reduce_scatter(), groups}};
   }
-  constexpr auto all_gather() const
-    requires offers<Inner, collectx::reduce_scatter> && offers<Outer, collectx::reduce_scatter>
-  {
+  constexpr auto all_gather() const requires offers<Inner, collectx::reduce_scatter> && offers<Outer, collectx::reduce_scatter> {
     return reversed<decltype(reduce_scatter())>{reduce_scatter()};
   }
-  constexpr auto reduce(int root) const
-    requires offers<Inner, collectx::reduce> && offers<Outer, collectx::reduce>
-  {
-    return hierarchical_leaders<decltype(inner.reduce(0)), decltype(outer.reduce(0)), G, true>{
-        {inner.reduce(0), outer.reduce(0), groups}, root};
+  constexpr auto reduce(int root) const requires offers<Inner, collectx::reduce> && offers<Outer, collectx::reduce> {
+    return hierarchical_leaders<decltype(inner.reduce(0)), decltype(outer.reduce(0)), G, true>{{inner.reduce(0), outer.reduce(0), groups},
+                                                                                               root};
   }
-  constexpr auto broadcast(int root) const
-    requires offers<Inner, collectx::reduce> && offers<Outer, collectx::reduce>
-  {
+  constexpr auto broadcast(int root) const requires offers<Inner, collectx::reduce> && offers<Outer, collectx::reduce> {
     return reversed<decltype(reduce(0))>{reduce(root)};
   }
   friend constexpr bool operator==(hierarchical const&, hierarchical const&) = default;

@@ -129,7 +129,10 @@ class run {
  public:
   /// @pre fits(): a slot can hold what the plan wants to send at once
   run(bound_plan<Tr>& bound, Tr& transport, buffers<T> const& memory, Op const& op)
-      : bound_(bound), memory_(memory), op_(op), ranks_(transport.size()),
+      : bound_(bound),
+        memory_(memory),
+        op_(op),
+        ranks_(transport.size()),
         geometry_(bound.fitted(memory.count, transport.slot_bytes() / sizeof(T))),
         stream_(memory.count * static_cast<std::size_t>(bound.content().form.blocks) * sizeof(T) > stream_above) {
     if (bound.content().uses_scratch) scratch_ = reinterpret_cast<T*>(bound.scratch(geometry_.scratch_elements() * sizeof(T)));
@@ -293,17 +296,24 @@ class run {
 
   void const* read(source const& x, std::size_t element, std::size_t in_scratch) const {
     switch (x.from) {
-      case place::slot: return bound_.in[x.in].at;
-      case place::output: return memory_.output + (element - memory_.output_origin);
-      case place::scratch: return scratch_ + in_scratch;
-      default: return memory_.input + (element - memory_.input_origin);
+      case place::slot:
+        return bound_.in[x.in].at;
+      case place::output:
+        return memory_.output + (element - memory_.output_origin);
+      case place::scratch:
+        return scratch_ + in_scratch;
+      default:
+        return memory_.input + (element - memory_.input_origin);
     }
   }
   void* write(target const& x, std::size_t element, std::size_t in_scratch) const {
     switch (x.to) {
-      case place::slot: return bound_.out[x.out].at;
-      case place::scratch: return scratch_ + in_scratch;
-      default: return memory_.output + (element - memory_.output_origin);
+      case place::slot:
+        return bound_.out[x.out].at;
+      case place::scratch:
+        return scratch_ + in_scratch;
+      default:
+        return memory_.output + (element - memory_.output_origin);
     }
   }
   /// In place, what a rank keeps is where it belongs already, unless it has to be finished.

@@ -94,9 +94,8 @@ struct visiting_context {
   template <class R>
   constexpr void take(exec::kind kind, int peer, R const& runs, int lane) {
     move m{kind, peer, lane, {}, false};
-    runs.for_each([&](collectx::chunks run) {
-      collectx::detail::unwrap(run, form.chunks, [&](collectx::chunks flat) { m.runs.push(flat); });
-    });
+    runs.for_each(
+        [&](collectx::chunks run) { collectx::detail::unwrap(run, form.chunks, [&](collectx::chunks flat) { m.runs.push(flat); }); });
     if (m.runs.size() > 1) sort_and_join(m);
     if (!m.runs.empty()) visit(std::move(m));
   }
