@@ -11,7 +11,7 @@ inline namespace v0 {
 
 /// The least that any algorithm must do. Bytes are a fraction of B, the bytes of the whole vector (all ranks' shares together).
 struct lower_bound {
-  int steps = 0;             ///< on the busiest rank
+  int steps = 0;             ///< where no rank sends or receives two messages in one step
   int sent = 0, out_of = 1;  ///< bytes sent by the busiest rank, as sent / out_of of B
 };
 

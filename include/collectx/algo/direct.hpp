@@ -90,6 +90,8 @@ struct direct {
 
 /// Two steps: scatter the work, then collect. As few bytes as a ring, with n-1 messages at once.
 /// all_reduce: steps 2 | messages per rank 2(n-1) | bytes per rank 2 B (n-1)/n (optimal) | slots 2 | any n | keeps rank order
+/// reduce: steps 2 | messages per rank n | bytes per rank B (optimal) | slots 1 | any n | keeps rank order
+/// broadcast: steps 2 | messages at the root 2(n-1) | bytes at the root 2 B (n-1)/n | slots 1 | any n
 struct two_shot {
   static constexpr char const* name = "two_shot";
   using reduce_to_first = then<detail::scattered<direct_reduce_scatter>, direct_gather>;

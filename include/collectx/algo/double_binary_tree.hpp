@@ -7,6 +7,8 @@
 
 #include "collectx/collective.hpp"
 
+#include <initializer_list>
+
 namespace collectx {
 inline namespace v0 {
 namespace algo {
@@ -46,7 +48,7 @@ enum class numbering {
 };
 
 /// Reduce along one tree to its root (pipelined over pieces: Sanders, Speck, Träff 2009).
-/// steps ceil(log2 n), one more for `below` at even n | messages per rank 1 | bytes per rank B | slots 1 | any n | keeps rank order
+/// steps ceil(log2 n), one more for `below` at even n > 2 | messages per rank 1 | bytes per rank B | slots 1 | any n | keeps rank order
 template <numbering Which>
 struct tree_reduce {
   static constexpr bool keeps_rank_order = true;
@@ -83,7 +85,7 @@ struct tree_reduce {
 
 /// Both trees at once.
 /// reduce, broadcast: steps <= ceil(log2 n) + 1 | messages per rank <= 2 | bytes per rank B | slots 1 | any n | keeps rank order
-/// all_reduce: steps 2 ceil(log2 n) | messages per rank <= 5 | bytes per rank <= 2 B | slots 1 | any n | keeps rank order
+/// all_reduce: steps 2 ceil(log2 n) | messages per rank <= 4 | bytes per rank <= 2 B | slots 1 | any n | keeps rank order
 struct double_binary_tree {
   static constexpr char const* name = "double_binary_tree";
   template <numbering Second>

@@ -37,8 +37,7 @@ constexpr halves halves_of(int rank, int size, int depth) {
 }  // namespace detail
 
 /// Recursive halving reduce-scatter (Thakur, Rabenseifner, Gropp 2005, extended to any n as above). Rank r ends with chunk r.
-/// steps ceil(log2 n) | messages per rank ceil(log2 n) | bytes per rank B (n-1)/n at powers of two (optimal) | slots 1 (all-reduce 2)
-/// any n | reorders operands
+/// steps ceil(log2 n) | messages per rank ceil(log2 n) | bytes per rank B (n-1)/n (optimal) | slots 1 | any n | reorders operands
 struct halving_reduce_scatter {
   static constexpr char const* name = "recursive_halving";
   static constexpr bool keeps_rank_order = false;
@@ -65,7 +64,7 @@ struct halving_reduce_scatter {
 };
 
 /// Binomial gather to rank 0 along the same halves: in each step the first of a back half gives all it has to the first of its front half.
-/// steps ceil(log2 n) | messages per rank 1 | bytes per rank B/2 | slots 1 | any n | moves only
+/// steps ceil(log2 n) | messages per rank 1 | bytes per rank B floor(n/2)/n | slots 1 | any n | moves only
 struct halving_gather {
   static constexpr bool keeps_rank_order = true;
   static constexpr bool agrees_bitwise = true;
@@ -103,6 +102,8 @@ struct scattered {
 using halving_reduce = then<detail::scattered<halving_reduce_scatter>, halving_gather>;
 
 /// The recursive halving family: halving for reductions, doubling (the film backwards) to collect, scatter + gather for broadcasts.
+/// all_reduce: steps 2 ceil(log2 n) | at powers of two messages per rank 2 log2 n, bytes per rank 2 B (n-1)/n (optimal) | slots 2
+/// Elsewhere the last rank of a shorter half gives to two: all_gather < 2 B, all_reduce < 3 B on the busiest rank.
 struct recursive_halving {
   static constexpr char const* name = "recursive_halving";
   constexpr auto reduce_scatter() const { return halving_reduce_scatter{}; }

@@ -10,7 +10,7 @@ namespace algo {
 
 // [ring]
 /// Ring reduce-scatter (Patarasuk & Yuan 2009). Rank r ends with chunk r.
-/// steps n-1 | messages per rank n-1 | bytes per rank B (n-1)/n (optimal) | slots 2 | any n | reorders operands
+/// steps n-1 | messages per rank n-1 | bytes per rank B (n-1)/n (optimal) | slots 2, 1 at n = 2 | any n | reorders operands
 struct ring_reduce_scatter {
   static constexpr char const* name = "ring";
   static constexpr bool keeps_rank_order = false;
