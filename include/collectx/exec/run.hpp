@@ -25,22 +25,20 @@ class bound_plan {
   using receiver = std::remove_reference_t<decltype(std::declval<Tr&>().channel_from(0, 0))>;
 
   bound_plan(plan&& p, Tr& transport) : plan_(std::move(p)), strands_(plan_.strands) {
-    int most_in = 0, most_out = 0, most_sources = 0, most_targets = 0;
+    int most_sources = 0, most_targets = 0;
     for (int i = 0; i < plan_.operations.size(); ++i) {
       operation const& o = plan_.operations[i];
       ends_.push({senders_.size(), receivers_.size(), strands_[o.strand].operations.size()});
       strands_[o.strand].operations.push(i);
       for (endpoint e : o.out) senders_.push(&transport.channel_to(e.peer, e.lane));
       for (endpoint e : o.in) receivers_.push(&transport.channel_from(e.peer, e.lane));
-      most_in = collectx::detail::larger(most_in, o.in.size());
-      most_out = collectx::detail::larger(most_out, o.out.size());
       for (segment const& s : o.segments) {
         most_sources = collectx::detail::larger(most_sources, s.sources.size());
         most_targets = collectx::detail::larger(most_targets, s.targets.size());
       }
     }
-    in = list<flow<std::byte const*>>(most_in);
-    out = list<flow<std::byte*>>(most_out);
+    in_ = list<flow<std::byte const*>>(receivers_.size());
+    out_ = list<flow<std::byte*>>(senders_.size());
     operands = list<kernel::operand>(most_sources);
     sinks = list<kernel::sink>(most_targets);
   }
@@ -56,6 +54,8 @@ class bound_plan {
     Pointer at = nullptr;
     std::size_t bytes = 0;
   };
+  flow<std::byte const*>* in(int operation) { return in_.begin() + ends_[operation].receivers; }
+  flow<std::byte*>* out(int operation) { return out_.begin() + ends_[operation].senders; }
   struct strand {
     list<int> operations;
     int at = 0;
@@ -64,26 +64,44 @@ class bound_plan {
 
   list<strand>& strands() { return strands_; }
 
-  /// The geometry for `count` elements per block. Kept from call to call: making it takes divisions that a small call would feel.
-  geometry& fitted(std::size_t count, std::size_t slot_elements) {
-    if (count != fitted_count_ || slot_elements != fitted_slot_) {
+  /// The geometry for `count` elements per block. Kept from call to call, with the lengths of all messages where there is but one
+  /// piece: making them takes divisions that a small call would feel.
+  geometry& fitted(std::size_t count, std::size_t slot_elements, std::size_t element_bytes) {
+    bool const known = count == fitted_count_ && slot_elements == fitted_slot_;
+    if (!known) {
       geometry_ = geometry(plan_.form, plan_.largest_message, count, slot_elements);
       fitted_count_ = count;
       fitted_slot_ = slot_elements;
-      geometry_.select(0);
-    } else if (geometry_.pieces() > 1) {
-      geometry_.select(0);
     }
+    if (known && geometry_.pieces() == 1) return geometry_;
+    geometry_.select(0);
+    for (strand& s : strands_) s.at = 0, s.piece = 0;
+    for (int i = 0; i < plan_.operations.size() && geometry_.pieces() == 1; ++i) measure(i, element_bytes);
     return geometry_;
   }
+
+  /// Sets the lengths of an operation's messages in the selected piece.
+  void measure(int index, std::size_t element_bytes) {
+    operation const& o = plan_.operations[index];
+    auto* const in_flows = in(index);
+    auto* const out_flows = out(index);
+    for (int i = 0; i < o.in.size(); ++i) in_flows[i].bytes = 0;
+    for (int i = 0; i < o.out.size(); ++i) out_flows[i].bytes = 0;
+    for (segment const& s : o.segments) {
+      std::size_t const bytes = geometry_.length(s.run) * element_bytes;
+      for (source const& x : s.sources)
+        if (x.from == place::slot) in_flows[x.in].bytes += bytes;
+      for (target const& x : s.targets)
+        if (x.to == place::slot) out_flows[x.out].bytes += bytes;
+    }
+  }
+
   std::byte* scratch(std::size_t bytes) {
     std::size_t const units = bytes / sizeof(unit) + 1;
     if (static_cast<std::size_t>(scratch_.size()) < units) scratch_ = list<unit>(static_cast<int>(units));
     return reinterpret_cast<std::byte*>(scratch_.begin());
   }
 
-  list<flow<std::byte const*>> in;
-  list<flow<std::byte*>> out;
   list<kernel::operand> operands;
   list<kernel::sink> sinks;
 
@@ -97,11 +115,13 @@ class bound_plan {
   exec::plan plan_;
   list<sender*> senders_;
   list<receiver*> receivers_;
+  list<flow<std::byte const*>> in_;
+  list<flow<std::byte*>> out_;
   list<ends> ends_;
   list<strand> strands_;
   list<unit> scratch_;
   geometry geometry_;
-  std::size_t fitted_count_ = 0, fitted_slot_ = 0;  // no slot holds 0 elements
+  std::size_t fitted_count_ = 0, fitted_slot_ = 0;  // slots of 0 elements: none yet
 };
 
 /// What a call is about. A buffer that holds only some of the collective's blocks begins with element `origin` of all of them, so a name
@@ -133,11 +153,9 @@ class run {
         memory_(memory),
         op_(op),
         ranks_(transport.size()),
-        geometry_(bound.fitted(memory.count, transport.slot_bytes() / sizeof(T))),
+        geometry_(bound.fitted(memory.count, transport.slot_bytes() / sizeof(T), sizeof(T))),
         stream_(memory.count * static_cast<std::size_t>(bound.content().form.blocks) * sizeof(T) > stream_above) {
     if (bound.content().uses_scratch) scratch_ = reinterpret_cast<T*>(bound.scratch(geometry_.scratch_elements() * sizeof(T)));
-    if (geometry_.pieces() > 1)
-      for (auto& strand : bound_.strands()) strand.at = 0, strand.piece = 0;
   }
 
   bool fits() const { return geometry_.fits(); }
@@ -148,8 +166,6 @@ class run {
   int peer() const { return peer_; }
   int step() const { return bound_.content().operations[operation_].step; }
   int chunk() const { return bound_.content().operations[operation_].segments[0].run.first; }
-  std::size_t expected_bytes() const { return expected_; }
-  std::size_t seen_bytes() const { return seen_; }
 
  private:
   // Up to this many bytes the cost of a call is that of getting there.
@@ -207,54 +223,30 @@ class run {
   /// The whole operation, or nothing: all its messages must be there, and all its slots free.
   progress attempt(int index) {
     operation const& o = bound_.content().operations[index];
-    if (index != measured_ || geometry_.pieces() > 1) measure(o);
-    measured_ = index;
+    if (geometry_.pieces() > 1) bound_.measure(index, sizeof(T));
+    in_ = bound_.in(index);
+    out_ = bound_.out(index);
     for (int i = 0; i < o.in.size(); ++i) {
-      auto& in = bound_.in[i];
-      if (in.bytes == 0) continue;  // a message without elements is not sent
+      if (in_[i].bytes == 0) continue;  // a message without elements is not sent
       message const m = bound_.from(index, i).try_peek();
       if (m.data == nullptr) return peer_ = o.in[i].peer, progress::stuck;
-      if (m.tag != memory_.tag || m.bytes != in.bytes) {
-        peer_ = o.in[i].peer;
-        expected_ = in.bytes;
-        seen_ = m.bytes;
-        return progress::conflict;
-      }
-      in.at = m.data;
+      if (m.tag != memory_.tag || m.bytes != in_[i].bytes) return peer_ = o.in[i].peer, progress::conflict;
+      in_[i].at = m.data;
     }
     for (int i = 0; i < o.out.size(); ++i) {
-      auto& out = bound_.out[i];
-      if (out.bytes == 0) continue;
-      out.at = bound_.to(index, i).try_acquire(out.bytes);
-      if (out.at == nullptr) return peer_ = o.out[i].peer, progress::stuck;
+      if (out_[i].bytes == 0) continue;
+      out_[i].at = bound_.to(index, i).try_acquire(out_[i].bytes);
+      if (out_[i].at == nullptr) return peer_ = o.out[i].peer, progress::stuck;
     }
     for (segment const& s : o.segments) fold(s);
     for (int i = 0; i < o.out.size(); ++i)
-      if (bound_.out[i].bytes > 0) bound_.to(index, i).commit(bound_.out[i].bytes, memory_.tag);
+      if (out_[i].bytes > 0) bound_.to(index, i).commit(out_[i].bytes, memory_.tag);
     for (int i = 0; i < o.in.size(); ++i)
-      if (bound_.in[i].bytes > 0) bound_.from(index, i).release();
+      if (in_[i].bytes > 0) bound_.from(index, i).release();
     return progress::moved;
   }
 
-  void measure(operation const& o) {
-    if (o.segments.size() == 1) {
-      std::size_t const bytes = geometry_.length(o.segments[0].run) * sizeof(T);
-      for (int i = 0; i < o.in.size(); ++i) bound_.in[i].bytes = bytes;
-      for (int i = 0; i < o.out.size(); ++i) bound_.out[i].bytes = bytes;
-      return;
-    }
-    for (int i = 0; i < o.in.size(); ++i) bound_.in[i].bytes = 0;
-    for (int i = 0; i < o.out.size(); ++i) bound_.out[i].bytes = 0;
-    for (segment const& s : o.segments) {
-      std::size_t const bytes = geometry_.length(s.run) * sizeof(T);
-      for (source const& x : s.sources)
-        if (x.from == place::slot) bound_.in[x.in].bytes += bytes;
-      for (target const& x : s.targets)
-        if (x.to == place::slot) bound_.out[x.out].bytes += bytes;
-    }
-  }
-
-  void fold(segment const& s) {
+  COLLECTX_FORCEINLINE void fold(segment const& s) {
     geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
       if (count * sizeof(T) <= small && s.sources.size() <= 2 && s.targets.size() == 1 && !(has_finish<Op, T> && s.targets[0].finish))
         return fold_small(s, element, in_scratch, count);
@@ -262,13 +254,13 @@ class run {
       for (int i = 0; i < s.sources.size(); ++i) {
         source const& x = s.sources[i];
         bound_.operands[i] = {read(x, element, in_scratch), x.left};
-        if (x.from == place::slot) bound_.in[x.in].at += count * sizeof(T);
+        if (x.from == place::slot) in_[x.in].at += count * sizeof(T);
       }
       for (int i = 0; i < s.targets.size(); ++i) {
         target const& x = s.targets[i];
         bound_.sinks[i] = {write(x, element, in_scratch), x.finish};
         if (x.to != place::slot) continue;
-        bound_.out[x.out].at += count * sizeof(T);
+        out_[x.out].at += count * sizeof(T);
         to_slot = true;
       }
       if (s.targets.empty() || stays(s)) return;
@@ -278,7 +270,7 @@ class run {
   }
 
   /// A few elements, one result: what a small call consists of, without the detour over lists of operands.
-  void fold_small(segment const& s, std::size_t element, std::size_t in_scratch, std::size_t count) {
+  COLLECTX_FORCEINLINE void fold_small(segment const& s, std::size_t element, std::size_t in_scratch, std::size_t count) {
     target const& to = s.targets[0];
     T* const out = static_cast<T*>(write(to, element, in_scratch));
     T const* const first = static_cast<T const*>(read(s.sources[0], element, in_scratch));
@@ -290,14 +282,14 @@ class run {
       kernel::combine(out, swapped ? second : first, swapped ? first : second, count, op_);
     }
     for (source const& x : s.sources)
-      if (x.from == place::slot) bound_.in[x.in].at += count * sizeof(T);
-    if (to.to == place::slot) bound_.out[to.out].at += count * sizeof(T);
+      if (x.from == place::slot) in_[x.in].at += count * sizeof(T);
+    if (to.to == place::slot) out_[to.out].at += count * sizeof(T);
   }
 
   void const* read(source const& x, std::size_t element, std::size_t in_scratch) const {
     switch (x.from) {
       case place::slot:
-        return bound_.in[x.in].at;
+        return in_[x.in].at;
       case place::output:
         return memory_.output + (element - memory_.output_origin);
       case place::scratch:
@@ -309,7 +301,7 @@ class run {
   void* write(target const& x, std::size_t element, std::size_t in_scratch) const {
     switch (x.to) {
       case place::slot:
-        return bound_.out[x.out].at;
+        return out_[x.out].at;
       case place::scratch:
         return scratch_ + in_scratch;
       default:
@@ -330,9 +322,9 @@ class run {
   bool stream_;
   T* scratch_ = nullptr;
   int operation_ = 0;
-  int measured_ = -1;
   int peer_ = -1;
-  std::size_t expected_ = 0, seen_ = 0;
+  typename bound_plan<Tr>::template flow<std::byte const*>* in_ = nullptr;  // of the operation at work
+  typename bound_plan<Tr>::template flow<std::byte*>* out_ = nullptr;
 };
 
 }  // namespace exec

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace collectx {
 inline namespace v0 {
@@ -19,6 +20,15 @@ struct host_atomics {
   }
   static void store_release(std::uint64_t& word, std::uint64_t value) noexcept {
     std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
+  }
+  /// The line will be written next, and the peer has read it: taking it back now happens while we wait for something else. Optional.
+  static constexpr void prepare_to_write([[maybe_unused]] void* line) noexcept {
+    if (std::is_constant_evaluated()) return;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
+#else
+    __builtin_prefetch(line, 1);
+#endif
   }
 };
 
@@ -84,6 +94,8 @@ class alignas(64) ring_sender {
     line.tag = tag;
     Atomics::store_release(line.sequence, ++sent_);
     if (++index_ == slots_) index_ = 0;
+    if constexpr (requires { Atomics::prepare_to_write(lines_); })
+      if (in_line_) Atomics::prepare_to_write(lines_ + index_);
   }
 
   /// From now on there is never a free slot.
