@@ -36,8 +36,8 @@ class patience {
   }
 
  private:
-  static constexpr int polls_alone = 64, polls_crowded = 16;  // in vain, before the wait is announced
-  static constexpr nanoseconds spin = 40'000;                 // waking an idle core costs 25 us, so it is given up late
+  static constexpr int polls_alone = 64, polls_crowded = 8;  // in vain, before the wait is announced
+  static constexpr nanoseconds spin = 40'000;                // waking an idle core costs 25 us, so it is given up late
   static constexpr nanoseconds look_interval = 8'000'000;
 
   /// Asked anew now and then, since ranks pin themselves when they like.
