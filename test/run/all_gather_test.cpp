@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// timeout: 240
+#include <collectx/communicator.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include "support/sweep.hpp"
+
+namespace cx = collectx;
+
+TEST_CASE("all_gather: every algorithm, count and placement, up to 8 ranks") {
+  for (int n : support::all_sizes) {
+    CAPTURE(n);
+    support::sweep_all<cx::all_gather, std::int32_t, true>(n);
+    support::sweep_all<cx::all_gather, std::int8_t>(n);
+    support::sweep_all<cx::all_gather, support::affine>(n, support::add_words{});
+  }
+}
+
+TEST_CASE("all_gather: what the seed draws, at 12 to 64 ranks") {
+  for (int n : support::larger_sizes) {
+    CAPTURE(n);
+    support::sweep_some<cx::all_gather, std::int32_t, true>(n, n < 20 ? 24 : 12);
+  }
+}
+
+TEST_CASE("all_gather: as few slots as the proof says") {
+  for (int n : {2, 3, 5, 8, 12}) {
+    CAPTURE(n);
+    support::sweep_with_least_slots<cx::all_gather, std::int32_t>(n);
+  }
+}

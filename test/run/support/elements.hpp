@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Elements and operations whose results are exact in any order that is legal, and wrong in every other.
+#pragma once
+
+#include <collectx/reduce/functors.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace support {
+
+/// x -> a x + b, with a third word that makes it 24 bytes: the largest of the types under test, and no power of two.
+struct affine {
+  std::uint64_t a = 1, b = 0, c = 0;
+  friend bool operator==(affine const&, affine const&) = default;
+};
+
+/// First the left map, then the right one. Associative, not commutative.
+struct compose {
+  static constexpr bool is_commutative = false;
+  static constexpr char const* name = "compose";
+  constexpr affine operator()(affine const& l, affine const& r) const { return {l.a * r.a, r.a * l.b + r.b, l.c + r.c}; }
+};
+
+/// Word by word.
+struct add_words {
+  static constexpr bool is_commutative = true;
+  static constexpr char const* name = "add_words";
+  constexpr affine operator()(affine const& l, affine const& r) const { return {l.a + r.a, l.b + r.b, l.c + r.c}; }
+};
+
+/// A value that says whose it is, at which place and of which call.
+template <class T>
+constexpr T element(int rank, std::size_t i, std::uint64_t salt) {
+  std::uint64_t x =
+      (i + 1) * 0x9e3779b97f4a7c15u + (static_cast<std::uint64_t>(rank) + 1) * 0xd6e8feb86659fd93u + salt * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 29)) * 0x94d049bb133111ebu;
+  x ^= x >> 32;
+  if constexpr (std::is_same_v<T, affine>)
+    return {x | 1, x >> 7, x * 3};  // an odd factor never makes what came before vanish
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(static_cast<int>(x % 4001) - 2000);  // of 64 of these every partial sum is exact
+  else
+    return static_cast<T>(x);
+}
+
+}  // namespace support
