@@ -165,7 +165,7 @@ template <class S>
 struct carried {
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<S>();
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<S>();
-  [[no_unique_address]] S original{};
+  S original{};
   int root = 0;
 
   constexpr bool admits(int n) const { return collectx::admits(original, n); }
@@ -178,7 +178,9 @@ struct carried {
     if (me.rank() == 0) me.send(root, everything(me));
     if (me.rank() == root) me.recv(0, everything(me));
   }
-  friend constexpr bool operator==(carried const&, carried const&) = default;
+  friend constexpr bool operator==(carried const& x, carried const& y) requires comparable_schedule<S> {
+    return same_schedule(x.original, y.original) && x.root == y.root;
+  }
 };
 
 }  // namespace v0

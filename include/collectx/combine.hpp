@@ -128,17 +128,26 @@ struct backwards {
 
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
+/// What all schedules of two schedules have in common.
+template <class A, class B>
+struct both {
+  static constexpr bool keeps_rank_order = collectx::keeps_rank_order<A>() && collectx::keeps_rank_order<B>();
+  static constexpr bool agrees_bitwise = collectx::agrees_bitwise<A>() && collectx::agrees_bitwise<B>();
+  A a{};
+  B b{};
+  constexpr bool admits(int n) const { return collectx::admits(a, n) && collectx::admits(b, n); }
+  friend constexpr bool operator==(both const& x, both const& y) requires comparable_schedule<A> && comparable_schedule<B> {
+    return same_schedule(x.a, y.a) && same_schedule(x.b, y.b);
+  }
+};
+
 }  // namespace detail
 
 /// A, then B.
 template <class A, class B>
-struct then {
-  static constexpr bool keeps_rank_order = collectx::keeps_rank_order<A>() && collectx::keeps_rank_order<B>();
-  static constexpr bool agrees_bitwise = collectx::agrees_bitwise<A>() && collectx::agrees_bitwise<B>();
-  [[no_unique_address]] A a{};
-  [[no_unique_address]] B b{};
-
-  constexpr bool admits(int n) const { return collectx::admits(a, n) && collectx::admits(b, n); }
+struct then : detail::both<A, B> {
+  using detail::both<A, B>::a;
+  using detail::both<A, B>::b;
   constexpr int lanes() const { return detail::larger(lanes_of(a), lanes_of(b)); }
   constexpr int steps(int n) const { return a.steps(n) + b.steps(n); }
   constexpr int parts(int n) const { return detail::lcm(a.parts(n), b.parts(n)); }
@@ -159,7 +168,7 @@ template <class S>
 struct reversed {
   static constexpr bool keeps_rank_order = true;
   static constexpr bool agrees_bitwise = true;
-  [[no_unique_address]] S forwards{};
+  S forwards{};
 
   constexpr bool admits(int n) const { return collectx::admits(forwards, n); }
   constexpr int lanes() const { return lanes_of(forwards); }
@@ -170,21 +179,19 @@ struct reversed {
     detail::backwards<M> view{me};
     forwards.step(steps(me.size()) - 1 - k, view);
   }
-  friend constexpr bool operator==(reversed const&, reversed const&) = default;
+  friend constexpr bool operator==(reversed const& x, reversed const& y) requires comparable_schedule<S> {
+    return same_schedule(x.forwards, y.forwards);
+  }
 };
 
 /// B starts when A's first chunk is ready: A declares `first_ready(n)`, the first step at which B may begin; the proof checks it.
 template <class A, class B>
-struct staggered {
+struct staggered : detail::both<A, B> {
   static_assert(
       requires(A const& a) { a.first_ready(2); },
       "collectx: staggered<A, B> needs A to say when its first chunk is ready: constexpr int first_ready(int n) const");
-  static constexpr bool keeps_rank_order = collectx::keeps_rank_order<A>() && collectx::keeps_rank_order<B>();
-  static constexpr bool agrees_bitwise = collectx::agrees_bitwise<A>() && collectx::agrees_bitwise<B>();
-  [[no_unique_address]] A a{};
-  [[no_unique_address]] B b{};
-
-  constexpr bool admits(int n) const { return collectx::admits(a, n) && collectx::admits(b, n); }
+  using detail::both<A, B>::a;
+  using detail::both<A, B>::b;
   constexpr int lanes() const { return lanes_of(a) + lanes_of(b); }
   constexpr int steps(int n) const { return detail::larger(a.steps(n), a.first_ready(n) + b.steps(n)); }
   constexpr int parts(int n) const { return detail::lcm(a.parts(n), b.parts(n)); }
@@ -212,13 +219,9 @@ struct staggered {
 
 /// A and B at the same time on disjoint chunks, each on lanes of its own: double trees, rings both ways.
 template <class A, class B>
-struct beside {
-  static constexpr bool keeps_rank_order = collectx::keeps_rank_order<A>() && collectx::keeps_rank_order<B>();
-  static constexpr bool agrees_bitwise = collectx::agrees_bitwise<A>() && collectx::agrees_bitwise<B>();
-  [[no_unique_address]] A a{};
-  [[no_unique_address]] B b{};
-
-  constexpr bool admits(int n) const { return collectx::admits(a, n) && collectx::admits(b, n); }
+struct beside : detail::both<A, B> {
+  using detail::both<A, B>::a;
+  using detail::both<A, B>::b;
   constexpr int lanes() const { return lanes_of(a) + lanes_of(b); }
   constexpr int steps(int n) const { return detail::larger(a.steps(n), b.steps(n)); }
   constexpr int parts(int n) const { return a.parts(n) + b.parts(n); }
@@ -244,7 +247,7 @@ template <class S>
 struct renumbered {
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<S>();  // at by == 0; elsewhere operands wrap around
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<S>();
-  [[no_unique_address]] S original{};
+  S original{};
   int by = 0;
 
   constexpr bool admits(int n) const { return collectx::admits(original, n); }
@@ -256,7 +259,9 @@ struct renumbered {
     detail::mapped<M, detail::shifted> view{me, {me.rank(), me.size(), me.chunks(), me.blocks(), by}};
     original.step(k, view);
   }
-  friend constexpr bool operator==(renumbered const&, renumbered const&) = default;
+  friend constexpr bool operator==(renumbered const& x, renumbered const& y) requires comparable_schedule<S> {
+    return same_schedule(x.original, y.original) && x.by == y.by;
+  }
 };
 
 /// `renumbered` with the shift in the type.
@@ -273,8 +278,8 @@ template <class S, class Part>
 struct within {
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<S>();
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<S>();
-  [[no_unique_address]] S inner{};
-  [[no_unique_address]] Part part{};
+  S inner{};
+  Part part{};
 
   constexpr bool admits(int n) const { return collectx::admits(inner, part.size(n)); }
   constexpr int lanes() const { return lanes_of(inner); }
@@ -287,7 +292,9 @@ struct within {
     detail::mapped<M, members> view{me, {part, index, me.size(), me.chunks()}};
     inner.step(k, view);
   }
-  friend constexpr bool operator==(within const&, within const&) = default;
+  friend constexpr bool operator==(within const& x, within const& y) requires comparable_schedule<S> && comparable_schedule<Part> {
+    return same_schedule(x.inner, y.inner) && same_schedule(x.part, y.part);
+  }
 
  private:
   struct members {

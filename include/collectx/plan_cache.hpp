@@ -77,11 +77,15 @@ class plan_cache {
   /// The plan of a schedule for a collective, made where there is none yet; null where the schedule cannot run in this group.
   template <class T, class A, Schedule S, Collective C>
   entry* find(S const& schedule, C const& collective, char const* operation) {
+    static_assert(
+        comparable_schedule<S>,
+        "collectx: a schedule with state needs == so that its plan can be kept: friend constexpr bool operator==(S const&, S const&) "
+        "= default;");
     void const* const type = &type_tag<T, A, S, C>;
     for (auto const& e : entries_) {
       if (e->type != type || e->operation != operation) continue;
       auto const& known = static_cast<typed<S, C> const&>(*e);
-      if (known.collective == collective && same(known.schedule, schedule)) return e.get();
+      if (known.collective == collective && same_schedule(known.schedule, schedule)) return e.get();
     }
     return make<T, A>(schedule, collective, operation, type);
   }
@@ -100,23 +104,11 @@ class plan_cache {
  private:
   template <class S, class C>
   struct typed : entry {
-    [[no_unique_address]] S schedule;
-    [[no_unique_address]] C collective;
+    S schedule;
+    C collective;
     typed(S const& s, C const& c, void const* tag, char const* op, exec::plan&& plan, Tr& transport)
         : entry(tag, op, std::move(plan), transport), schedule(s), collective(c) {}
   };
-
-  template <class S>
-  static bool same(S const& a, S const& b) {
-    if constexpr (std::is_empty_v<S>) {
-      return true;
-    } else {
-      static_assert(std::equality_comparable<S>,
-                    "collectx: a schedule with state needs == so that its plan can be kept: friend constexpr bool operator==(S const&, S "
-                    "const&) = default;");
-      return a == b;
-    }
-  }
 
   template <class T, class A, class S, class C>
   entry* make(S const& schedule, C const& collective, char const* operation, void const* type) {

@@ -95,7 +95,7 @@ struct declared_reduction {
     return static_cast<T>(f.finish(value, ranks));
   }
 
-  [[no_unique_address]] F f;
+  F f;
 };
 }  // namespace detail
 

@@ -16,6 +16,7 @@
 #include "collectx/chunk.hpp"
 
 #include <concepts>
+#include <type_traits>
 
 namespace collectx {
 inline namespace v0 {
@@ -132,6 +133,17 @@ constexpr bool agrees_bitwise() {
     return S::agrees_bitwise;
   else
     return false;
+}
+
+/// Whether two schedules of one type are the same: those without state are, the others say so by ==.
+template <class S>
+concept comparable_schedule = std::is_empty_v<S> || std::equality_comparable<S>;
+template <comparable_schedule S>
+constexpr bool same_schedule([[maybe_unused]] S const& a, [[maybe_unused]] S const& b) {
+  if constexpr (std::is_empty_v<S>)
+    return true;
+  else
+    return a == b;
 }
 
 namespace detail {

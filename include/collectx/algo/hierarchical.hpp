@@ -15,15 +15,15 @@ namespace algo {
 
 namespace detail {
 
-/// One group's ranks as an inner schedule sees them; `Names` maps its chunk names.
-template <class G, class Names>
-struct group_view {
-  G const& groups;
-  int ranks, group, me;
+/// Some ranks as an inner or outer schedule sees them: `to_rank(p)` is the rank that it calls p, `names` maps its chunk names.
+template <class ToRank, class Names>
+struct some_ranks {
+  int me, count;
+  ToRank to_rank;
   Names names;
   constexpr int rank() const { return me; }
-  constexpr int size() const { return groups.size(group, ranks); }
-  constexpr int peer(int p) const { return groups.rank_of(group, p, ranks); }
+  constexpr int size() const { return count; }
+  constexpr int peer(int p) const { return to_rank(p); }
   constexpr int lane() const { return 0; }
   constexpr int chunks() const { return names.chunks; }
   constexpr int blocks() const { return names.blocks; }
@@ -33,24 +33,18 @@ struct group_view {
   }
 };
 
-/// One member of each group as an outer schedule sees them; `Member` says which: member(group) -> index in it.
+/// Group `group` of `groups`, and in it the rank with index `me`.
+template <class G, class Names>
+constexpr auto inside(G const& groups, int n, int group, int me, Names const& names) {
+  auto const to_rank = [&groups, n, group](int p) { return groups.rank_of(group, p, n); };
+  return some_ranks<decltype(to_rank), Names>{me, groups.size(group, n), to_rank, names};
+}
+/// One rank of each group, member(group) its index there, seen from that of group `group`.
 template <class G, class Member, class Names>
-struct across_view {
-  G const& groups;
-  int ranks, group;
-  Member member;
-  Names names;
-  constexpr int rank() const { return group; }
-  constexpr int size() const { return groups.count(ranks); }
-  constexpr int peer(int p) const { return groups.rank_of(p, member(p), ranks); }
-  constexpr int lane() const { return 0; }
-  constexpr int chunks() const { return names.chunks; }
-  constexpr int blocks() const { return names.blocks; }
-  template <class F>
-  constexpr void for_each(collectx::chunks run, F&& f) const {
-    names.for_each(run, f);
-  }
-};
+constexpr auto across(G const& groups, int n, int group, Member const& member, Names const& names) {
+  auto const to_rank = [&groups, n, member](int p) { return groups.rank_of(p, member(p), n); };
+  return some_ranks<decltype(to_rank), Names>{group, groups.count(n), to_rank, names};
+}
 
 /// Names that lie side by side: inner name i is outer names [start + i * scale, + scale).
 struct adjacent {
@@ -61,32 +55,42 @@ struct adjacent {
   }
 };
 
+/// Every size that a group has; at least once. Schedules ask often, so runs of one width do not go through all groups.
+template <class G, class F>
+constexpr void for_each_size(G const& groups, int n, F&& f) {
+  if constexpr (requires { G::width(n); }) {
+    f(groups.size(0, n));
+    f(groups.size(groups.count(n) - 1, n));
+  } else {
+    for (int j = 0; j < groups.count(n); ++j) f(groups.size(j, n));
+  }
+}
 template <class G>
 constexpr int largest_group(G const& groups, int n) {
   int largest = 0;
-  for (int j = 0; j < groups.count(n); ++j) largest = collectx::detail::larger(largest, groups.size(j, n));
+  for_each_size(groups, n, [&](int size) { largest = collectx::detail::larger(largest, size); });
   return largest;
 }
 /// The steps of the longest inner schedule.
 template <class S, class G>
 constexpr int longest(S const& inner, G const& groups, int n) {
   int longest = 0;
-  for (int j = 0; j < groups.count(n); ++j) longest = collectx::detail::larger(longest, inner.steps(groups.size(j, n)));
+  for_each_size(groups, n, [&](int size) { longest = collectx::detail::larger(longest, inner.steps(size)); });
   return longest;
 }
 /// A number of parts that every inner schedule can live with.
 template <class S, class G>
 constexpr int common_parts(S const& inner, G const& groups, int n) {
   int common = 1;
-  for (int j = 0; j < groups.count(n); ++j) common = collectx::detail::lcm(common, inner.parts(groups.size(j, n)));
+  for_each_size(groups, n, [&](int size) { common = collectx::detail::lcm(common, inner.parts(size)); });
   return common;
 }
 template <class Inner, class Outer, class G>
 constexpr bool both_admit(Inner const& inner, Outer const& outer, G const& groups, int n) {
   if (!groups.admits(n) || !admits(outer, groups.count(n))) return false;
-  for (int j = 0; j < groups.count(n); ++j)
-    if (!admits(inner, groups.size(j, n))) return false;
-  return true;
+  bool all = true;
+  for_each_size(groups, n, [&](int size) { all = all && admits(inner, size); });
+  return all;
 }
 
 /// Which member of a group owns which shard.
@@ -101,12 +105,15 @@ template <class Inner, class Outer, class G>
 struct two_levels {
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<Inner>() && collectx::keeps_rank_order<Outer>() && G::contiguous;
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<Inner>() && collectx::agrees_bitwise<Outer>();
-  [[no_unique_address]] Inner inner{};
-  [[no_unique_address]] Outer outer{};
-  [[no_unique_address]] G groups{};
+  Inner inner{};
+  Outer outer{};
+  G groups{};
   constexpr bool admits(int n) const { return both_admit(inner, outer, groups, n); }
   constexpr int lanes() const { return collectx::detail::larger(lanes_of(inner), lanes_of(outer)); }
-  friend constexpr bool operator==(two_levels const&, two_levels const&) = default;
+  friend constexpr bool operator==(two_levels const& x, two_levels const& y) requires comparable_schedule<Inner> &&
+      comparable_schedule<Outer> && comparable_schedule<G> {
+    return same_schedule(x.inner, y.inner) && same_schedule(x.outer, y.outer) && same_schedule(x.groups, y.groups);
+  }
 };
 
 }  // namespace detail
@@ -132,14 +139,15 @@ struct hierarchical_shards : detail::two_levels<Inner, Outer, G> {
     if (k < inner_steps) {
       if (k >= inner.steps(size)) return;
       shards_of_members names{size * inner.parts(size), size, own, inner.parts(size), shard};
-      collectx::detail::mapped<Me, detail::group_view<G, shards_of_members>> view{me, {groups, n, group, index, names}};
+      auto map = detail::inside(groups, n, group, index, names);
+      collectx::detail::mapped<Me, decltype(map)> view{me, map};
       return inner.step(k, view);
     }
     if constexpr (WithOuter) {
       int const count = groups.count(n), names = count * outer.parts(count);
       for (int s = own.first_shard(index, size); s < own.shards && own.owner(s, size) == index; ++s) {
         auto const owner = [this, own, s, n](int j) { return own.owner(s, groups.size(j, n)); };
-        detail::across_view<G, decltype(owner), detail::adjacent> map{groups, n, group, owner, {names, 1, s * shard, shard / names}};
+        auto map = detail::across(groups, n, group, owner, detail::adjacent{names, 1, s * shard, shard / names});
         collectx::detail::mapped<Me, decltype(map)> view{me, map};
         outer.step(k - inner_steps, view);
       }
@@ -183,13 +191,15 @@ struct hierarchical_reduce_scatter : detail::two_levels<Inner, Outer, G> {
     if (k < inner_steps) {
       if (k >= inner.steps(size)) return;
       names_of_members names{size * inner.parts(size), size, blocks, inner.parts(size)};
-      collectx::detail::mapped<Me, detail::group_view<G, names_of_members>> view{me, {groups, n, group, index, names}};
+      auto map = detail::inside(groups, n, group, index, names);
+      collectx::detail::mapped<Me, decltype(map)> view{me, map};
       return inner.step(k, view);
     }
     for (int s = own.first_shard(index, size); s < own.shards && own.owner(s, size) == index; ++s) {
       auto const owner = [this, own, s, n](int j) { return own.owner(s, groups.size(j, n)); };
       names_of_groups names{count * outer.parts(count), count, blocks, s, outer.parts(count)};
-      collectx::detail::mapped<Me, detail::across_view<G, decltype(owner), names_of_groups>> view{me, {groups, n, group, owner, names}};
+      auto map = detail::across(groups, n, group, owner, names);
+      collectx::detail::mapped<Me, decltype(map)> view{me, map};
       outer.step(k - inner_steps, view);
     }
   }
@@ -251,15 +261,15 @@ struct hierarchical_leaders : detail::two_levels<Inner, Outer, G> {
       if (k >= inner.steps(size)) return;
       int const names = inner.parts(size), lead = leader(group);
       // The leader is the inner schedule's rank 0.
-      collectx::detail::mapped<Me, detail::group_view<G, detail::adjacent>> members{
-          me, {groups, n, group, groups.index(me.rank(), n), {names, 1, 0, me.chunks() / names}}};
+      auto map = detail::inside(groups, n, group, groups.index(me.rank(), n), detail::adjacent{names, 1, 0, me.chunks() / names});
+      collectx::detail::mapped<Me, decltype(map)> members{me, map};
       collectx::detail::mapped<decltype(members), collectx::detail::shifted> view{members, {members.rank(), size, names, 1, lead}};
       return inner.step(k, view);
     }
     if (groups.index(me.rank(), n) != leader(group)) return;
     int const count = groups.count(n), names = (ToRoot ? 1 : count) * outer.parts(count);
-    collectx::detail::mapped<Me, detail::across_view<G, decltype(leader), detail::adjacent>> leaders{
-        me, {groups, n, group, leader, {names, 1, 0, me.chunks() / names}}};
+    auto map = detail::across(groups, n, group, leader, detail::adjacent{names, 1, 0, me.chunks() / names});
+    collectx::detail::mapped<Me, decltype(map)> leaders{me, map};
     int const to = ToRoot ? groups.of(root, n) : 0;
     collectx::detail::mapped<decltype(leaders), collectx::detail::shifted> view{leaders, {group, count, names, 1, to}};
     outer.step(k - inner_steps, view);
@@ -267,25 +277,29 @@ struct hierarchical_leaders : detail::two_levels<Inner, Outer, G> {
   friend constexpr bool operator==(hierarchical_leaders const&, hierarchical_leaders const&) = default;
 };
 
-/// Two families in two levels.
-/// all_reduce: steps and bytes between groups are those of Outer on B / S, inside those of Inner | keeps rank order where both do
+/// Two families in two levels: groups of g ranks.
+/// all_reduce: steps 2 I + O | bytes per rank 2 i + o / g | keeps rank order where both do
+/// reduce_scatter, all_gather: steps I + O | bytes per rank B (n-1)/n where both are optimal
+/// reduce, broadcast: steps I + O | bytes per rank <= i + o
+/// with I, i those of Inner in a group (all_reduce: of its reduce_scatter) and O, o those of Outer between the groups. Through leaders
+/// all_reduce has I, i of Inner's reduce, and bytes <= 2 i + o.
 template <class Inner, class Outer, Groups G = default_groups>
 struct hierarchical {
   static constexpr char const* name = "hierarchical";
-  [[no_unique_address]] Inner inner{};
-  [[no_unique_address]] Outer outer{};
-  [[no_unique_address]] G groups{};
+  Inner inner{};
+  Outer outer{};
+  G groups{};
 
   constexpr auto all_reduce() const requires offers<Outer, collectx::all_reduce> &&
       (offers<Inner, collectx::reduce_scatter> || offers<Inner, collectx::reduce>) {
-    auto const across = outer.all_reduce();
+    auto const between = outer.all_reduce();
     if constexpr (offers<Inner, collectx::reduce_scatter>) {
-      auto const inside = inner.reduce_scatter();
+      auto const within_group = inner.reduce_scatter();
       using up = hierarchical_shards<decltype(inner.reduce_scatter()), decltype(outer.all_reduce()), G, true>;
       using down = reversed<hierarchical_shards<decltype(inner.reduce_scatter()), decltype(outer.all_reduce()), G, false>>;
-      return then<up, down>{up{{inside, across, groups}}, down{{{inside, across, groups}}}};
+      return then<up, down>{{up{{within_group, between, groups}}, down{{{within_group, between, groups}}}}};
     } else {
-      return through_leaders(inner.reduce(0), across);
+      return through_leaders(inner.reduce(0), between);
     }
   }
   constexpr auto reduce_scatter() const requires offers<Inner, collectx::reduce_scatter> && offers<Outer, collectx::reduce_scatter> {
@@ -306,11 +320,11 @@ struct hierarchical {
 
  private:
   /// Inner reduce to the leaders, Outer all-reduce among them, and Inner backwards.
-  template <class Inside, class Across>
-  constexpr auto through_leaders(Inside const& inside, Across const& across) const {
-    using up = hierarchical_leaders<Inside, Across, G, false>;
+  template <class Inside, class Between>
+  constexpr auto through_leaders(Inside const& within_group, Between const& between) const {
+    using up = hierarchical_leaders<Inside, Between, G, false>;
     using down = reversed<hierarchical_leaders<Inside, idle, G, false>>;
-    return then<up, down>{up{{inside, across, groups}, 0}, down{{{inside, idle{}, groups}, 0}}};
+    return then<up, down>{{up{{within_group, between, groups}, 0}, down{{{within_group, idle{}, groups}, 0}}}};
   }
   /// A schedule in which nothing happens.
   struct idle {

@@ -86,7 +86,7 @@ template <class S>
 struct scattered {
   static constexpr bool keeps_rank_order = collectx::keeps_rank_order<S>();
   static constexpr bool agrees_bitwise = collectx::agrees_bitwise<S>();
-  [[no_unique_address]] S original{};
+  S original{};
   constexpr int steps(int size) const { return original.steps(size); }
   constexpr int parts(int size) const { return size * original.parts(size); }
   template <RankContext Me>

@@ -23,6 +23,9 @@ template <class Run, Transport Tr>
 
 }  // namespace detail
 
+/// From here on the number of polls goes round within the last 128: a wait may be long.
+inline constexpr int many_polls = 1 << 30;
+
 /// Advances `run` until it is done, the group fails, or it has been stuck for `timeout`. Every wait looks at the group's verdict.
 template <class Run, Transport Tr>
 status drive(Run& run, Tr& transport, call_record const& record, nanoseconds timeout) {
@@ -37,7 +40,8 @@ status drive(Run& run, Tr& transport, call_record const& record, nanoseconds tim
       continue;
     }
     transport.progress();
-    if (status s = transport.idle(++polls, run.peer()); !s) return s;
+    polls = polls == many_polls ? many_polls - 127 : polls + 1;
+    if (status s = transport.idle(polls, run.peer()); !s) return s;
     if (polls % 128 != 0) continue;
     nanoseconds const now = transport.now();
     if (since < 0) since = now;

@@ -161,9 +161,16 @@ class board {
   /// A message of `peer` does not belong to this rank's call: their calls differ, or one of them is calls ahead.
   status conflict(int peer) noexcept {
     call_record theirs;
-    if (!read_record(peer, theirs) || theirs.sequence == sequence_) return abort(mismatch());
+    bool const known = read_record(peer, theirs);
+    if (!known || (theirs.sequence == sequence_ && theirs.tag != tag_)) return abort(mismatch());
     char mine_text[112], their_text[112];
     describe(rank_, mine_text, sizeof mine_text);
+    if (theirs.sequence == sequence_) {  // who only sends ends its call without hearing that the others made another one
+      return abort(status::failure(errc::mismatch, peer,
+                                   "rank %d and rank %d are both in call %llu, %s, but a message of rank %d is left from before: their "
+                                   "calls have differed",
+                                   peer, rank_, static_cast<unsigned long long>(sequence_), mine_text, peer));
+    }
     describe(peer, their_text, sizeof their_text);
     return abort(status::failure(errc::mismatch, peer, "rank %d is in its call %llu, %s, while rank %d is in its call %llu, %s", peer,
                                  static_cast<unsigned long long>(theirs.sequence), their_text, rank_,
