@@ -6,7 +6,7 @@
 #include <collectx/algo/automatic.hpp>
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/collective.hpp>
-#include <collectx/exec/plan.hpp>
+#include <collectx/exec/geometry.hpp>
 #include <collectx/exec/prove.hpp>
 
 #include <cstddef>
@@ -197,12 +197,15 @@ constexpr C about(int root) {
     return C{};
 }
 
-/// Bytes of a slot that holds one element of each chunk of the algorithm's largest message: less is refused.
+/// The smallest slots that are not refused.
 template <class C>
 std::size_t least_slot_bytes(algorithm const& a, int n, std::size_t size_of_element) {
   auto const schedule = cx::schedule_of(a.erased(), about<C>(0));
-  int const largest = cx::exec::largest_message(schedule, cx::exec::shape_of(schedule, about<C>(0), n));
-  return (static_cast<std::size_t>(largest) * size_of_element + 63) / 64 * 64;
+  cx::exec::shape const form = cx::exec::shape_of(schedule, about<C>(0), n);
+  int const largest = cx::exec::largest_message(schedule, form);
+  std::size_t bytes = (size_of_element + 63) / 64 * 64;
+  while (!cx::exec::geometry(form, largest, 1000, bytes / size_of_element).fits()) bytes += 64;
+  return bytes;
 }
 
 }  // namespace support

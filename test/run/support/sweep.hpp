@@ -120,11 +120,11 @@ void sweep_all(int n, Op const& op = {}) {
   chosen.automatic = Automatic;
   std::vector<task> tasks = tasks_for<C>(n, chosen);
   cx::status const roomy = sweep<C, T, Automatic>(n, tasks, {}, op);
-  CHECK_MESSAGE(roomy.ok(), roomy.what());
+  CHECK_MESSAGE(roomy.ok(), std::string(roomy.what()));
   // Many pieces are many messages, so large vectors go through tight channels at few ranks only.
   std::erase_if(tasks, [&](task const& t) { return t.what.count > 5000 && n > 3; });
   cx::status const tight = sweep<C, T, Automatic>(n, tasks, small_slots(4, slot_bytes_for<C>(n, tasks, sizeof(T), 256)), op);
-  CHECK_MESSAGE(tight.ok(), tight.what());
+  CHECK_MESSAGE(tight.ok(), std::string(tight.what()));
 }
 
 /// Some of them, drawn by the seed.
@@ -136,10 +136,10 @@ void sweep_some(int n, std::size_t how_many, Op const& op = {}) {
   chosen.at_most = how_many;
   std::vector<task> tasks = tasks_for<C>(n, chosen);
   cx::status const roomy = sweep<C, T, Automatic>(n, tasks, {}, op);
-  CHECK_MESSAGE(roomy.ok(), roomy.what());
+  CHECK_MESSAGE(roomy.ok(), std::string(roomy.what()));
   std::erase_if(tasks, [&](task const& t) { return t.what.count > 5000; });
   cx::status const tight = sweep<C, T, Automatic>(n, tasks, small_slots(4, slot_bytes_for<C>(n, tasks, sizeof(T), 256)), op);
-  CHECK_MESSAGE(tight.ok(), tight.what());
+  CHECK_MESSAGE(tight.ok(), std::string(tight.what()));
 }
 
 /// Each algorithm with exactly the slots that its proof says it needs.
@@ -152,7 +152,7 @@ void sweep_with_least_slots(int n, Op const& op = {}) {
     int needed = 1;
     for (int root : roots_for<C>(n)) needed = (std::max)(needed, cx::cost_of(a.erased(), about<C>(root), n).slots);
     cx::status const s = sweep<C, T, false>(n, tasks, small_slots(needed, slot_bytes_for<C>(n, tasks, sizeof(T), 64)), op);
-    CHECK_MESSAGE(s.ok(), s.what());
+    CHECK_MESSAGE(s.ok(), std::string(s.what()));
   }
 }
 
