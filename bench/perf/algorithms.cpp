@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <collectx/algo/hierarchical.hpp>
+#include <collectx/exec/prove.hpp>
 
 #include "any_algorithm.hpp"
 
@@ -44,6 +45,11 @@ schedule_face const* choice(int ranks, std::size_t bytes) {
   return algo::with_choice<false>(C{}, ranks, bytes, [](auto family) { return face_of<decltype(family), C>(); });
 }
 
+template <class C>
+int slots(schedule_face const& face, int root, int ranks) {
+  return cx::cost_of(any_algorithm{&face}, about<C>(root), ranks).slots;
+}
+
 }  // namespace
 
 std::vector<algorithm_entry> const& algorithms() {
@@ -76,6 +82,22 @@ schedule_face const* automatic_choice(collective what, int ranks, std::size_t by
       break;
   }
   return choice<cx::reduce>(ranks, bytes);
+}
+
+int slots_needed(collective what, schedule_face const& face, int root, int ranks) {
+  switch (what) {
+    case collective::all_reduce:
+      return slots<cx::all_reduce>(face, root, ranks);
+    case collective::reduce_scatter:
+      return slots<cx::reduce_scatter>(face, root, ranks);
+    case collective::all_gather:
+      return slots<cx::all_gather>(face, root, ranks);
+    case collective::broadcast:
+      return slots<cx::broadcast>(face, root, ranks);
+    case collective::reduce:
+      break;
+  }
+  return slots<cx::reduce>(face, root, ranks);
 }
 
 }  // namespace perf

@@ -125,4 +125,7 @@ std::vector<algorithm_entry> const& algorithms();
 /// What the library would take where no algorithm is named.
 schedule_face const* automatic_choice(collective what, int ranks, std::size_t bytes);
 
+/// With fewer slots per channel the ranks would wait for each other for ever.
+int slots_needed(collective what, schedule_face const& face, int root, int ranks);
+
 }  // namespace perf

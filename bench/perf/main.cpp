@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sys/mman.h>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -42,6 +43,19 @@ class shared_rows {
 void take_row(perf::job const& what, std::size_t index, perf::row const& r, void* rows) {
   (*static_cast<shared_rows*>(rows))[index] = r;
   perf::print_row(what, r);
+}
+
+void check_slots(perf::job const& what) {
+  if (what.all->slots == 0) return;  // the default is deep enough for every algorithm
+  int needed = 0;
+  for (std::size_t bytes : what.all->sizes) {
+    perf::schedule_face const* const face = what.face != nullptr ? what.face : perf::automatic_choice(what.what, what.all->ranks, bytes);
+    needed = (std::max)(needed, perf::slots_needed(what.what, *face, what.root, what.all->ranks));
+    if (what.face != nullptr) break;
+  }
+  if (what.all->slots < needed)
+    throw std::runtime_error("--slots: " + std::string(perf::name(what.what)) + " by " + what.algorithm + " needs " +
+                             std::to_string(needed));
 }
 
 /// A group of its own for each job: no job pays for another's plans.
@@ -97,7 +111,9 @@ int measure_all(perf::settings const& all) {
   perf::surroundings const here = perf::look_around(chosen);
   perf::print_header(all, here);
   std::vector<perf::finished_job> done;
-  for (perf::job const& what : jobs_of(all)) done.push_back(run(what, chosen));
+  std::vector<perf::job> const jobs = jobs_of(all);
+  for (perf::job const& what : jobs) check_slots(what);
+  for (perf::job const& what : jobs) done.push_back(run(what, chosen));
   perf::print_summary(done);
 
   if (csv != nullptr) perf::write_csv(csv.get(), all.ranks, done);
