@@ -5,6 +5,7 @@
 #include "collectx/collective.hpp"
 #include "collectx/exec/passes.hpp"
 #include "collectx/exec/run.hpp"
+#include "collectx/exec/verify_plan.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -92,7 +93,12 @@ class plan_cache {
 
   /// Why `find` gave none.
   template <class A, Schedule S, Collective C>
-  status refusal(S const& schedule, C const&) const {
+  status refusal(S const& schedule, C const& collective) const {
+    if (admits(schedule, transport_.size()) && !enough_slots(schedule, collective)) {
+      return status::failure(errc::invalid_configuration, transport_.rank(),
+                             "%s by %s among %d ranks would wait for ever with %d slots per channel: raise slots", C::name,
+                             algorithm_name<A>(), transport_.size(), transport_.slots());
+    }
     if (lanes_of(schedule) > transport_.lanes()) {
       return status::failure(errc::invalid_configuration, transport_.rank(), "%s by %s needs %d lanes, the transport has %d: raise lanes",
                              C::name, algorithm_name<A>(), lanes_of(schedule), transport_.lanes());
@@ -102,6 +108,15 @@ class plan_cache {
   }
 
  private:
+  /// Plans need one to three slots. Who has fewer than that to spare has all ranks' plans looked at.
+  static constexpr int slots_to_spare = 4;
+  template <Schedule S, Collective C>
+  bool enough_slots(S const& schedule, C const& collective) const {
+    if (transport_.slots() >= slots_to_spare) return true;
+    auto const plans = exec::make_plans(schedule, collective, transport_.size());
+    return exec::verify_plans(collective, plans, transport_.slots()).finding.what != flaw::deadlock_with_slots;
+  }
+
   template <class S, class C>
   struct typed : entry {
     S schedule;
@@ -113,7 +128,7 @@ class plan_cache {
   template <class T, class A, class S, class C>
   entry* make(S const& schedule, C const& collective, char const* operation, void const* type) {
     int const n = transport_.size();
-    if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes()) return nullptr;
+    if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes() || !enough_slots(schedule, collective)) return nullptr;
     exec::plan plan = exec::make_plan(schedule, collective, n, transport_.rank());
     plan.largest_message = exec::largest_message(schedule, plan.form);
     auto made = std::make_unique<typed<S, C>>(schedule, collective, type, operation, std::move(plan), transport_);
