@@ -7,20 +7,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "support/advance.hpp"
+#include "support/sanitizers.hpp"
 
 namespace cx = collectx;
 using support::trial;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int seeds_per_cell = 12;
-#else
-constexpr int seeds_per_cell = 200;
-#endif
+constexpr int seeds_per_cell = support::under_sanitizer ? 12 : 200;
 
 template <class C>
 trial drawn(support::algorithm const& a, support::random_stream& random) {
@@ -211,4 +210,35 @@ TEST_CASE("a rank dies at any operation: every survivor hears its name or has wh
   for (char const* name : {"ring", "recursive_halving", "double_binary_tree", "direct", "two_shot"}) deaths_of<cx::all_reduce>(name);
   deaths_of<cx::all_gather>("ring");
   deaths_of<cx::reduce_scatter>("ring");
+}
+
+TEST_CASE("a rank never calls: everybody's deadline passes, and the blame follows the waits to that rank") {
+  using work = support::rank_at_work<cx::hostile_transport, cx::all_reduce, std::int32_t, cx::sum>;
+  for (support::algorithm const& a : support::algorithms_for<cx::all_reduce>()) {
+    trial t;
+    t.how = &a;
+    t.n = 6;
+    t.calls.push_back({100, 0, 0});
+    auto const plans = support::plans_for<cx::all_reduce, cx::sum, std::int32_t>(t);
+    cx::sum const op;
+    for (int absent = 0; absent < t.n; ++absent) {
+      CAPTURE(a.name);
+      CAPTURE(absent);
+      auto group = cx::hostile_group::create(t.n, support::seed());
+      REQUIRE(group.has_value());
+      std::vector<cx::hostile_transport> transports;
+      for (int r = 0; r < t.n; ++r) transports.push_back(*group->transport(r));
+      std::vector<std::unique_ptr<work>> ranks;
+      for (int r = 0; r < t.n; ++r)
+        if (r != absent) ranks.push_back(std::make_unique<work>(transports[static_cast<std::size_t>(r)], plans[r], t, op));
+      support::outcome const o = support::advance_all(
+          ranks, [&] { return group->random(); }, support::by_reference<cx::all_reduce, std::int32_t, cx::sum>(t, op));
+      CHECK_FALSE(o.hangs);
+      for (cx::status const& s : o.ends) {
+        CHECK(s.code() == cx::errc::timeout);
+        CHECK_MESSAGE(s.rank() == absent, std::string(s.what()));
+      }
+      CHECK(group->now() > work::patience);
+    }
+  }
 }

@@ -8,6 +8,7 @@
 #include <collectx/transport/hostile.hpp>
 
 #include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -108,6 +109,7 @@ class rank_at_work {
     record_ = {};
     record_.sequence = at_ + 1;
     record_.count = share;
+    std::snprintf(record_.what, sizeof record_.what, "%s", C::name);
     where.tag = record_.tag = static_cast<std::uint32_t>(2 * at_ + 1);
     run_.emplace(plan_, transport_, where, op_);
     if (!run_->fits()) return stop(cx::status::failure(cx::errc::invalid_configuration, transport_.rank(), "slots are too small"));
