@@ -277,12 +277,13 @@ struct hierarchical_leaders : detail::two_levels<Inner, Outer, G> {
   friend constexpr bool operator==(hierarchical_leaders const&, hierarchical_leaders const&) = default;
 };
 
-/// Two families in two levels: groups of g ranks.
-/// all_reduce: steps 2 I + O | bytes per rank 2 i + o / g | keeps rank order where both do
-/// reduce_scatter, all_gather: steps I + O | bytes per rank B (n-1)/n where both are optimal
+/// Two families in two levels: n ranks in groups of g. I and i are the steps and bytes of Inner for the same collective in a group, O and o
+/// those of Outer between groups.
+/// all_reduce: steps 2 I + O | bytes per rank i + i' + o / g, with i of Inner's reduce_scatter, i' of its all_gather
+/// all_reduce through leaders: steps 2 I + O | bytes per rank <= i + i' + o, with i of Inner's reduce, i' of its broadcast
+/// reduce_scatter, all_gather: steps I + O | bytes per rank i + o / g
 /// reduce, broadcast: steps I + O | bytes per rank <= i + o
-/// with I, i those of Inner in a group (all_reduce: of its reduce_scatter) and O, o those of Outer between the groups. Through leaders
-/// all_reduce has I, i of Inner's reduce, and bytes <= 2 i + o.
+/// All keep rank order where both families do.
 template <class Inner, class Outer, Groups G = default_groups>
 struct hierarchical {
   static constexpr char const* name = "hierarchical";
