@@ -66,7 +66,7 @@ template <int... Sizes>
 struct sizes {
   static_assert(sizeof...(Sizes) > 0 && ((Sizes >= 1) && ...), "collectx: groups have at least one rank");
   static constexpr bool contiguous = true;
-  static constexpr int table[] = {Sizes...};
+  static constexpr int table[sizeof...(Sizes)] = {Sizes...};
   constexpr bool admits(int n) const { return n == (Sizes + ...); }
   constexpr int count(int) const { return static_cast<int>(sizeof...(Sizes)); }
   constexpr int size(int group, int) const { return table[group]; }
