@@ -140,6 +140,7 @@ class plan_machine {
         return {flaw::contribution_counted_twice, form_.size, r, -1, o.step, c};
       first = false;
     }
+    if (first) return {flaw::contribution_missing, form_.size, r, -1, o.step, c};
     for (target const& x : s.targets) {
       if (x.to != place::slot) {
         memory_.copy(row(r, x.to, c), fold_, 0);
