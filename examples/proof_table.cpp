@@ -44,8 +44,8 @@ void table(char const* algorithm) {
   rows<Family>(algorithm, cx::all_reduce{});
   rows<Family>(algorithm, cx::reduce_scatter{});
   rows<Family>(algorithm, cx::all_gather{});
-  rows<Family>(algorithm, cx::broadcast{1});
-  rows<Family>(algorithm, cx::reduce{1});
+  rows<Family>(algorithm, cx::broadcast{});
+  rows<Family>(algorithm, cx::reduce{});
 }
 
 }  // namespace
