@@ -49,6 +49,7 @@ class bench {
       return collectx::status::failure(collectx::errc::out_of_memory, comm_.rank(), "rank %d has no memory for two buffers of %zu bytes",
                                        comm_.rank(), what_.all->sizes.back());
     }
+    if (collectx::status s = warm_up_slots(); !s) return s;
     for (std::size_t i = 0; i < what_.all->sizes.size(); ++i) {
       shape(what_.all->sizes[i]);
       row r{total_ * sizeof(T), share_, {}, {}};
@@ -99,6 +100,18 @@ class bench {
     for (int i = 0; i < count; ++i)
       if (collectx::status s = call(); !s) return s;
     return {};
+  }
+
+  /// The first use of a slot is a page fault, many times as long as what is measured. So all are used beforehand, at the largest size: a
+  /// call uses at least one slot of each of its channels, and as many as a share of the vector fills.
+  collectx::status warm_up_slots() {
+    if (what_.all->warmup == 0) return {};
+    shape(what_.all->sizes.back());
+    in_place_ = true;
+    prepare(0);
+    std::size_t const share = total_ * sizeof(T) / ranks_, slots = static_cast<std::size_t>(comm_.transport().slots());
+    std::size_t const slots_of_call = (std::max)(share / comm_.transport().slot_bytes(), std::size_t{1});
+    return calls(static_cast<int>((slots + slots_of_call - 1) / slots_of_call));
   }
 
   /// Seconds per call on this rank.

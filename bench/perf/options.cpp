@@ -170,7 +170,8 @@ std::optional<settings> parse(int count, char const* const* arguments) {
   by_step->excludes(by_factor);
   app.add_option("-n,--iters", iterations, "Calls per batch (default: as many as take about 5 ms)");
   app.add_option("--batches", out.batches, "Batches; their median is reported")->capture_default_str();
-  app.add_option("-w,--warmup_iters", out.warmup, "Calls before the first batch")->capture_default_str();
+  app.add_option("-w,--warmup_iters", out.warmup, "Calls before the first batch; 0 also leaves slots as they are, without memory")
+      ->capture_default_str();
   app.add_option("-c,--check", out.checked, "Calls whose results are checked, element by element (0: none)")->capture_default_str();
   app.add_option("-o,--op", op, "sum, prod, min, max, avg or all")->capture_default_str();
   app.add_option("-d,--datatype", type, "int8, uint8, ... int64, uint64, float, double or all")->capture_default_str();

@@ -33,13 +33,16 @@ def panels(rows):
 
 
 def values(rows, key):
-    points = [(r["bytes"], (r["out_of_place"] or r["in_place"])[key]) for r in rows if r["bytes"] > 0]
+    points = [(r["bytes"], (r["out_of_place"] or r["in_place"])[key]) for r in rows]
     return [p[0] for p in points], [p[1] for p in points]
 
 
 def main():
     picture = sys.argv[1]
     data = json.load(sys.stdin)
+    data["rows"] = [r for r in data["rows"] if r["bytes"] > 0]
+    if not data["rows"]:
+        sys.exit("plot.py: every size is 0: there is nothing to draw")
     found = panels(data["rows"])
     names = list(dict.fromkeys(r["algorithm"] for r in data["rows"]))
     look = {}
@@ -47,8 +50,8 @@ def main():
         look[name] = dict(color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], markersize=3.5, linewidth=1.2)
     look["auto"] = dict(color="black", linewidth=3.2, alpha=0.25, zorder=1)
 
-    columns = max(len(found), 1)
-    figure, axes = plt.subplots(2, columns, figsize=(max(3.3 * columns, 7), 6.4), squeeze=False, sharex="col", sharey="row")
+    columns = len(found)
+    figure, axes = plt.subplots(2, columns, figsize=(max(3.3 * columns, 7), 6.4), squeeze=False, sharex="col")
     for column, (title, algorithms) in enumerate(found.items()):
         for line, (key, label) in enumerate((("time_us", "time per call (µs)"), ("busbw", "bus bandwidth (GB/s)"))):
             panel = axes[line][column]
@@ -67,15 +70,20 @@ def main():
         axes[0][column].set_title(title, fontsize=10)
         axes[1][column].set_xlabel("size (B)")
 
+    times = [panel.get_ylim() for panel in axes[0]]
+    for panel in axes[0]:
+        panel.set_ylim(min(t[0] for t in times), max(t[1] for t in times))
+
     handles = {}
     for panel in axes[0]:
         for handle, label in zip(*panel.get_legend_handles_labels()):
             handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=min(len(handles), 5), frameon=False, fontsize=9)
+    per_line = min(len(handles), int(figure.get_figwidth() / 2))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=per_line, frameon=False, fontsize=9)
     types = {(r["type"], r["redop"]) for r in data["rows"] if r["redop"] != "none"}
     what = f", {types.copy().pop()[0]} {types.copy().pop()[1]}" if len(types) == 1 else ""
     figure.suptitle(f"{data['ranks']} ranks over {data['transport']}{what}: {data['processor']}, {data['cores']} cores", fontsize=11)
-    legend_lines = (len(handles) + 4) // 5
+    legend_lines = -(-len(handles) // per_line)
     figure.tight_layout(rect=(0, 0.02 + 0.035 * legend_lines, 1, 1))
     figure.savefig(picture, dpi=150)
 

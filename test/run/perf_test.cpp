@@ -260,6 +260,10 @@ TEST_CASE("the table has the columns of nccl-tests, JSON says what it was measur
   for (char const* key : {"\"processor\"", "\"cores\"", "\"transport\": \"shared_memory\"", "\"ranks\": 2", "\"slots\"", "\"busbw\""})
     CHECK_MESSAGE(facts.find(key) != std::string::npos, key);
   CHECK(contents(png).rfind("\x89PNG", 0) == 0);
+
+  outcome const empty = tool("-b 0 -e 0" + quick + "--plot " + place.file("empty.png"));
+  CHECK(empty.code == 2);
+  CHECK_MESSAGE(empty.error.find("there is nothing to draw") != std::string::npos, empty.error);
 }
 
 #endif
