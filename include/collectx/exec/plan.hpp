@@ -144,11 +144,12 @@ constexpr list<list<move>> groups_of(list<move>&& moves) {
   list<int> left;
   for (int i = 0; i < moves.size(); ++i)
     if (group[i] == i) left.push(i);
+  bool const reordered = left.size() < moves.size();
   while (!left.empty()) {
     int chosen = 0;
     for (int i = 0; i < left.size(); ++i) {
       bool free = true;
-      for (int j = 0; j < left.size() && moves.size() > left.size(); ++j)
+      for (int j = 0; j < left.size() && reordered; ++j)
         if (i != j && before(left[j], left[i]) && !before(left[i], left[j])) free = false;
       if (free) {
         chosen = i;
