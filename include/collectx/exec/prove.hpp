@@ -2,7 +2,8 @@
 /// The doors to the proof: `proven` (yes or no), `examine` (what is wrong), `cost_of`, and `prove`, whose failure is one sentence.
 ///
 /// All take an algorithm family or a bare schedule. At run time any n. At compile time the schedule up to n = 16 and the plans up to
-/// n = `plans_at_compile_time`: what fits into the default limits of every compiler, since nobody should raise a limit to use a library.
+/// n = `plans_at_compile_time`, with up to 8 slots (64 at run time): what fits into the default limits of every compiler, since nobody
+/// should raise a limit to use a library.
 #pragma once
 
 #include "collectx/exec/verify_plan.hpp"
@@ -22,7 +23,7 @@ constexpr report verify(A const& algorithm, C const& collective, int n) {
   auto const schedule = schedule_of(algorithm, collective);
   report out = verify_schedule(schedule, collective, n);
   if (!out.finding.ok() || (std::is_constant_evaluated() && n > plans_at_compile_time)) return out;
-  report const of_plan = verify_bounded(collective, make_plans(schedule, collective, n));
+  report const of_plan = verify_bounded(collective, make_plans(schedule, collective, n), std::is_constant_evaluated() ? 8 : 64);
   out.cost.slots = of_plan.cost.slots;
   out.finding = of_plan.finding;
   if (out.finding.ok() && (of_plan.rank_order != out.rank_order || of_plan.agreement != out.agreement))
@@ -50,49 +51,52 @@ constexpr cost cost_of(A const& algorithm, C const& collective, int n) {
   return exec::verify(algorithm, collective, n).cost;
 }
 
-// One name for each flaw, so that the compiler's own note says schedule, size, rank, step and chunk.
+// One name for each flaw. To make one is an error, and the compiler says which: what, schedule, size, rank, step and chunk.
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct SCHEDULE_NOT_ADMITTED_AT_SIZE : std::false_type {};
+struct SCHEDULE_NOT_ADMITTED_AT_SIZE {
+  static_assert(Size < 0, "collectx: the schedule is not defined for this number of ranks");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct RECV_WITHOUT_MATCHING_SEND : std::false_type {};
+struct RECV_WITHOUT_MATCHING_SEND {
+  static_assert(Size < 0, "collectx: a rank waits for a chunk that no peer sends in this step");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct SEND_NOBODY_RECEIVES : std::false_type {};
+struct SEND_NOBODY_RECEIVES {
+  static_assert(Size < 0, "collectx: a rank sends a chunk that no peer receives in this step");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct CONTRIBUTION_COUNTED_TWICE : std::false_type {};
+struct CONTRIBUTION_COUNTED_TWICE {
+  static_assert(Size < 0, "collectx: a contribution is counted twice");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct CONTRIBUTION_MISSING : std::false_type {};
+struct CONTRIBUTION_MISSING {
+  static_assert(Size < 0, "collectx: a contribution is missing");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct CHUNK_READ_AND_WRITTEN_IN_ONE_STEP : std::false_type {};
+struct CHUNK_READ_AND_WRITTEN_IN_ONE_STEP {
+  static_assert(Size < 0, "collectx: a chunk is read and written, or written twice, in one step");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct DEADLOCK_WITH_SLOTS : std::false_type {};
+struct DEADLOCK_WITH_SLOTS {
+  static_assert(Size < 0, "collectx: the ranks wait for each other for ever with this many slots per channel");
+};
 template <class Schedule, int Size, int Rank, int Step, int Chunk>
-struct PLAN_DIFFERS_FROM_SCHEDULE : std::false_type {};
+struct PLAN_DIFFERS_FROM_SCHEDULE {
+  static_assert(Size < 0, "collectx: a pass of the plan changed what the schedule says");
+};
 
 namespace detail {
 template <class S, flaw What, int Ranks, int Rank, int Step, int Chunk>
 constexpr bool explain() {
-  if constexpr (What == flaw::schedule_not_admitted_at_size)
-    static_assert(SCHEDULE_NOT_ADMITTED_AT_SIZE<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: the schedule is not defined for this number of ranks");
-  if constexpr (What == flaw::recv_without_matching_send)
-    static_assert(RECV_WITHOUT_MATCHING_SEND<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: a rank waits for a chunk that no peer sends in this step");
-  if constexpr (What == flaw::send_nobody_receives)
-    static_assert(SEND_NOBODY_RECEIVES<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: a rank sends a chunk that no peer receives in this step");
-  if constexpr (What == flaw::contribution_counted_twice)
-    static_assert(CONTRIBUTION_COUNTED_TWICE<S, Ranks, Rank, Step, Chunk>::value, "collectx: a contribution is counted twice");
-  if constexpr (What == flaw::contribution_missing)
-    static_assert(CONTRIBUTION_MISSING<S, Ranks, Rank, Step, Chunk>::value, "collectx: a contribution is missing");
+  if constexpr (What == flaw::schedule_not_admitted_at_size) return sizeof(SCHEDULE_NOT_ADMITTED_AT_SIZE<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::recv_without_matching_send) return sizeof(RECV_WITHOUT_MATCHING_SEND<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::send_nobody_receives) return sizeof(SEND_NOBODY_RECEIVES<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::contribution_counted_twice) return sizeof(CONTRIBUTION_COUNTED_TWICE<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::contribution_missing) return sizeof(CONTRIBUTION_MISSING<S, Ranks, Rank, Step, Chunk>) == 0;
   if constexpr (What == flaw::chunk_read_and_written_in_one_step)
-    static_assert(CHUNK_READ_AND_WRITTEN_IN_ONE_STEP<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: a chunk is read and written, or written twice, in one step");
-  if constexpr (What == flaw::deadlock_with_slots)
-    static_assert(DEADLOCK_WITH_SLOTS<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: the ranks wait for each other for ever with this many slots per channel");
-  if constexpr (What == flaw::plan_differs_from_schedule)
-    static_assert(PLAN_DIFFERS_FROM_SCHEDULE<S, Ranks, Rank, Step, Chunk>::value,
-                  "collectx: a pass of the plan changed what the schedule says");
+    return sizeof(CHUNK_READ_AND_WRITTEN_IN_ONE_STEP<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::deadlock_with_slots) return sizeof(DEADLOCK_WITH_SLOTS<S, Ranks, Rank, Step, Chunk>) == 0;
+  if constexpr (What == flaw::plan_differs_from_schedule) return sizeof(PLAN_DIFFERS_FROM_SCHEDULE<S, Ranks, Rank, Step, Chunk>) == 0;
   return What == flaw::none;
 }
 }  // namespace detail
