@@ -96,8 +96,10 @@ class lock_step {
           if (!posts_[p].taken && posts_[p].from == m.peer && posts_[p].what.lane == m.lane) found = p;
       if (found < 0) return {flaw::recv_without_matching_send, form_.size, rank, m.peer, step, m.runs[0].first};
       if (m.repeats) return {flaw::contribution_counted_twice, form_.size, rank, m.peer, step, m.runs[0].first};
-      if (int const c = first_difference(m, posts_[found].what); c >= 0)
+      if (int const c = first_missing(m, posts_[found].what); c >= 0)
         return {flaw::recv_without_matching_send, form_.size, rank, m.peer, step, c};
+      if (int const c = first_missing(posts_[found].what, m); c >= 0)
+        return {flaw::send_nobody_receives, form_.size, m.peer, rank, step, c};
       posts_[found].taken = true;
       arrivals_.push({m.kind, found});
     }
@@ -126,14 +128,18 @@ class lock_step {
 
   constexpr int peer(int index) const { return posts_[arrivals_[index].post].from; }
 
-  static constexpr int first_difference(move const& a, move const& b) {
-    for (int i = 0; i < a.runs.size() && i < b.runs.size(); ++i) {
-      chunks const x = a.runs[i], y = b.runs[i];
-      if (x.first != y.first) return x.first < y.first ? x.first : y.first;
-      if (x.count != y.count) return x.first + (x.count < y.count ? x.count : y.count);
-    }
-    if (a.runs.size() > b.runs.size()) return a.runs[b.runs.size()].first;
-    return a.runs.size() < b.runs.size() ? b.runs[a.runs.size()].first : -1;
+  /// The first chunk of a that b does not have, or -1.
+  static constexpr int first_missing(move const& a, move const& b) {
+    bool same = a.runs.size() == b.runs.size();
+    for (int i = 0; same && i < a.runs.size(); ++i) same = a.runs[i] == b.runs[i];
+    if (same) return -1;
+    for (chunks run : a.runs)
+      for (int c = run.first; c < run.first + run.count; ++c) {
+        bool found = false;
+        for (chunks other : b.runs) found = found || (c >= other.first && c < other.first + other.count);
+        if (!found) return c;
+      }
+    return -1;
   }
 
   /// Folds in ascending rank, mine at my own place: mine waits aside until the first higher rank's contribution, or the end.
