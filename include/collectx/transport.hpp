@@ -60,12 +60,14 @@ concept RecvChannel = requires(C& channel) {
 ///    (spin, yield) and returns a failure as soon as the group has one: a rank died, a rank aborted, calls differ.
 /// 4. `begin(record)` publishes what this rank does, `end()` that it is done and waits for nobody.
 /// 5. `abort(status)` makes every rank's `idle` fail; the first report wins and is what `abort` returns.
-/// 6. `blame(peer)` follows who waits for whom from `peer` to the rank that waits for nobody.
+/// 6. `blame(peer)` follows who waits for whom from `peer` to the rank that waits for nobody. `absent(text, capacity)` writes which ranks
+///    have not begun this rank's call: "1, 3".
 /// 7. `conflict(peer)`: a message of `peer` does not belong to this rank's call. Aborts with what both are doing.
 ///
 /// Not required: threads, ordering between two channels, or host-addressable memory.
 template <class T>
-concept Transport = requires(T& transport, int peer, int lane, int polls, call_record const& record, status const& why) {
+concept Transport = requires(T& transport, int peer, int lane, int polls, call_record const& record, status const& why, char* text,
+                             std::size_t capacity) {
   { transport.rank() } -> std::same_as<int>;
   { transport.size() } -> std::same_as<int>;
   { transport.lanes() } -> std::same_as<int>;
@@ -78,6 +80,7 @@ concept Transport = requires(T& transport, int peer, int lane, int polls, call_r
   { transport.abort(why) } -> std::same_as<status>;
   { transport.blame(peer) } -> std::same_as<int>;
   { transport.conflict(peer) } -> std::same_as<status>;
+  transport.absent(text, capacity);
   transport.progress();
   transport.begin(record);
   transport.end();

@@ -14,11 +14,14 @@ namespace detail {
 template <class Run, Transport Tr>
 [[gnu::noinline]] status timed_out(Run const& run, Tr& transport, call_record const& record, nanoseconds waited) {
   int const culprit = transport.blame(run.peer());
+  char absent[80];
+  transport.absent(absent, sizeof absent);
   return transport.abort(status::failure(errc::timeout, culprit,
-                                         "timeout: rank %d waited %.3f s for rank %d in %.40s, call %llu, step %d, chunk %d; rank %d is "
-                                         "the one that waits for nobody",
+                                         "timeout: rank %d waited %.3f s for rank %d in %.40s, call %llu, step %d, chunk %d; the waits end "
+                                         "at rank %d; not yet in this call: %s",
                                          transport.rank(), static_cast<double>(waited) * 1e-9, run.peer(), record.what,
-                                         static_cast<unsigned long long>(record.sequence), run.step(), run.chunk(), culprit));
+                                         static_cast<unsigned long long>(record.sequence), run.step(), run.chunk(), culprit,
+                                         *absent != 0 ? absent : "none"));
 }
 
 }  // namespace detail

@@ -133,6 +133,17 @@ class board {
     return peer;
   }
 
+  /// Who has not begun the call that this rank is in, as many as the text holds: "1, 3".
+  void absent(char* text, std::size_t capacity) noexcept {
+    std::size_t used = 0;
+    for (int r = 0; r < size_ && used + 16 < capacity; ++r) {
+      call_record other;
+      if (r == rank_ || !read_record(r, other) || other.sequence >= sequence_) continue;
+      used += static_cast<std::size_t>(std::snprintf(text + used, capacity - used, "%s%d", used > 0 ? ", " : "", r));
+    }
+    text[used] = 0;
+  }
+
   /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call.
   status look_around(int peer) noexcept {
     if (sequence_ == 0 || finished(rank_) >= sequence_) return {};

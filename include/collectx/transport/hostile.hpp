@@ -186,6 +186,7 @@ class hostile_transport {
 
   status abort(status const& why) noexcept { return board_.abort(why); }
   int blame(int peer) noexcept { return board_.blame(peer); }
+  void absent(char* text, std::size_t capacity) noexcept { board_.absent(text, capacity); }
   status conflict(int peer) noexcept { return board_.conflict(peer); }
   void begin(call_record const& record) noexcept {
     if (!world_->is_dead(rank_)) board_.begin(record);

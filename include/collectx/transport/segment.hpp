@@ -169,6 +169,7 @@ class segment_transport {
   }
   status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : why; }
   int blame(int peer) noexcept { return board_.blame(peer); }
+  void absent(char* text, std::size_t capacity) noexcept { board_.absent(text, capacity); }
   status conflict(int peer) noexcept { return board_.conflict(peer); }
 
   void begin(call_record const& record) noexcept {

@@ -171,6 +171,7 @@ class faulty_transport {
   cx::status idle(int polls, int peer) { return base_.idle(polls, peer); }
   cx::status abort(cx::status const& why) { return base_.abort(why); }
   int blame(int peer) { return base_.blame(peer); }
+  void absent(char* text, std::size_t capacity) { base_.absent(text, capacity); }
   cx::status conflict(int peer) { return base_.conflict(peer); }
   void begin(cx::call_record const& record) { base_.begin(record); }
   void end() { base_.end(); }
