@@ -385,13 +385,14 @@ TEST_CASE("a rank that leaves while others need it is named") {
 }
 
 TEST_CASE("a rank that never calls makes the others time out, and they say whom they waited for") {
-  std::atomic<int> timed_out{0};
+  std::atomic<int> timed_out{0}, ready{0};
   std::vector<cx::status> const ends = on_each_rank(3, [&](auto& comm) -> cx::status {
     if (comm.rank() == 1) {
       while (timed_out < 2) std::this_thread::yield();
       return comm.barrier();  // of a group that has failed
     }
     ints in(4), out(4);
+    for (++ready; ready < 2;) std::this_thread::yield();
     cx::status const s = comm.all_reduce(in, out, cx::sum{}, cx::algo::direct{}, in_a_second);
     ++timed_out;
     return s;
@@ -401,4 +402,43 @@ TEST_CASE("a rank that never calls makes the others time out, and they say whom 
     CHECK_MESSAGE(says(s, "in all_reduce int32 sum direct, call 1"), text(s));
     CHECK_MESSAGE(s.rank() == 1, text(s));
   }
+}
+
+TEST_CASE("DIE-04: ranks 1 and 3 of 5 never come to a barrier: nobody passes, and the error lists exactly them") {
+  std::atomic<int> failed{0}, ready{0};
+  std::vector<cx::status> const ends = on_each_rank(5, [&](auto& comm) -> cx::status {
+    if (comm.rank() == 1 || comm.rank() == 3) {
+      while (failed < 3) std::this_thread::yield();
+      return {};
+    }
+    for (++ready; ready < 3;) std::this_thread::yield();
+    cx::status const s = comm.barrier(cx::algo::automatic{}, in_a_second);
+    ++failed;
+    return s;
+  });
+  all_refuse({ends[0], ends[2], ends[4]}, cx::errc::timeout, {"not yet in this call: 1, 3", "in all_reduce uint8 sum direct, call 1"});
+}
+
+TEST_CASE("ALN-04: fewer slots than the algorithm needs are refused before anybody waits for ever") {
+  all_refuse(on_each_rank(4, with(1, 4096, 2),
+                          [](auto& comm) {
+                            ints in(4), out(4);
+                            if (cx::status s = comm.all_reduce(in, out, cx::sum{}, cx::algo::direct{}); !s) return s;
+                            return still_works(comm, comm.all_reduce(in, out, cx::sum{}, cx::algo::ring{}));
+                          }),
+             cx::errc::invalid_configuration,
+             {"all_reduce by ring among 4 ranks would wait for ever with 1 slots per channel: raise slots"});
+}
+
+TEST_CASE("ALN-04: an element larger than a slot is refused") {
+  struct huge {
+    char bytes[65];
+  };
+  auto const first = cx::commutative([](huge const& l, huge const&) { return l; });
+  all_refuse(on_each_rank(2, with(4, 64, 1),
+                          [&](auto& comm) {
+                            std::vector<huge> in(2), out(2);
+                            return still_works(comm, comm.all_reduce(in, out, first));
+                          }),
+             cx::errc::invalid_configuration, {"slots of 64 bytes cannot hold ", " elements of 65 bytes"});
 }
