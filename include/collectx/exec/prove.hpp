@@ -3,7 +3,7 @@
 ///
 /// All take an algorithm family or a bare schedule. At run time any n. At compile time the schedule up to n = 16 and the plans up to
 /// n = `plans_at_compile_time`, with up to 8 slots (64 at run time): what fits into the default limits of every compiler, since nobody
-/// should raise a limit to use a library.
+/// should raise a limit to use a library. A schedule of many more chunks than ranks reaches clang's sooner: ask about fewer ranks there.
 #pragma once
 
 #include "collectx/exec/verify_plan.hpp"
