@@ -188,8 +188,9 @@ class communicator {
     turn const held(mine.busy);
     if (!held.mine) return status::failure(errc::busy, rank(), "another call is under way on this communicator of rank %d", rank());
     if (!mine.failure.ok()) return mine.failure;
-    auto* const cached = mine.plans.template find<Named, A>(schedule, collective, operation);
-    if (cached == nullptr) return mine.plans.template refusal<A>(schedule, collective);
+    detail::call_kind const kind = detail::call_kind::of<Named, A>(operation);
+    auto* const cached = mine.plans.find(schedule, collective, kind);
+    if (cached == nullptr) return mine.plans.refusal(schedule, collective, kind);
 
     ++mine.sequence;
     call_record& record = cached->record;

@@ -58,52 +58,67 @@ constexpr char const* algorithm_name() {
     return "user";
 }
 
+/// What tells apart calls of one schedule, and what messages say of them. Values, not template arguments, so that plans are not compiled
+/// once more for each element type.
+struct call_kind {
+  void const* element;
+  void (*name_element)(char*, std::size_t);
+  std::size_t element_bytes;
+  char const* operation;
+  char const* algorithm;
+  friend bool operator==(call_kind const&, call_kind const&) = default;
+
+  template <class T, class A>
+  static call_kind of(char const* operation) {
+    return {&type_tag<T>, &name_type<T>, sizeof(T), operation, algorithm_name<A>()};
+  }
+};
+
 template <Transport Tr>
 class plan_cache {
  public:
   struct entry {
     void const* type;
-    char const* operation;
+    call_kind kind;
     exec::bound_plan<Tr> bound;
     call_record record;
     std::uint64_t identity = 0;
 
-    entry(void const* tag, char const* op, exec::plan&& plan, Tr& transport)
-        : type(tag), operation(op), bound(std::move(plan), transport) {}
+    entry(void const* tag, call_kind const& k, exec::plan&& plan, Tr& transport) : type(tag), kind(k), bound(std::move(plan), transport) {}
     virtual ~entry() = default;
   };
 
   explicit plan_cache(Tr& transport) : transport_(transport) {}
 
   /// The plan of a schedule for a collective, made where there is none yet; null where the schedule cannot run in this group.
-  template <class T, class A, Schedule S, Collective C>
-  entry* find(S const& schedule, C const& collective, char const* operation) {
+  template <Schedule S, Collective C>
+  entry* find(S const& schedule, C const& collective, call_kind const& kind) {
     static_assert(
         comparable_schedule<S>,
         "collectx: a schedule with state needs == so that its plan can be kept: friend constexpr bool operator==(S const&, S const&) "
         "= default;");
-    void const* const type = &type_tag<T, A, S, C>;
+    void const* const type = &type_tag<S, C>;
     for (auto const& e : entries_) {
-      if (e->type != type || e->operation != operation) continue;
+      if (e->type != type || e->kind != kind) continue;
       auto const& known = static_cast<typed<S, C> const&>(*e);
       if (known.collective == collective && same_schedule(known.schedule, schedule)) return e.get();
     }
-    return make<T, A>(schedule, collective, operation, type);
+    return make(schedule, collective, kind, type);
   }
 
   /// Why `find` gave none.
-  template <class A, Schedule S, Collective C>
-  status refusal(S const& schedule, C const& collective) const {
+  template <Schedule S, Collective C>
+  status refusal(S const& schedule, C const& collective, call_kind const& kind) const {
     if (admits(schedule, transport_.size()) && !enough_slots(schedule, collective)) {
       return status::failure(errc::invalid_configuration, transport_.rank(),
-                             "%s by %s among %d ranks would wait for ever with %d slots per channel: raise slots", C::name,
-                             algorithm_name<A>(), transport_.size(), transport_.slots());
+                             "%s by %s among %d ranks would wait for ever with %d slots per channel: raise slots", C::name, kind.algorithm,
+                             transport_.size(), transport_.slots());
     }
     if (lanes_of(schedule) > transport_.lanes()) {
       return status::failure(errc::invalid_configuration, transport_.rank(), "%s by %s needs %d lanes, the transport has %d: raise lanes",
-                             C::name, algorithm_name<A>(), lanes_of(schedule), transport_.lanes());
+                             C::name, kind.algorithm, lanes_of(schedule), transport_.lanes());
     }
-    return status::failure(errc::not_supported, transport_.rank(), "%s by %s is not defined for %d ranks", C::name, algorithm_name<A>(),
+    return status::failure(errc::not_supported, transport_.rank(), "%s by %s is not defined for %d ranks", C::name, kind.algorithm,
                            transport_.size());
   }
 
@@ -121,27 +136,29 @@ class plan_cache {
   struct typed : entry {
     S schedule;
     C collective;
-    typed(S const& s, C const& c, void const* tag, char const* op, exec::plan&& plan, Tr& transport)
-        : entry(tag, op, std::move(plan), transport), schedule(s), collective(c) {}
+    typed(S const& s, C const& c, void const* tag, call_kind const& k, exec::plan&& plan, Tr& transport)
+        : entry(tag, k, std::move(plan), transport), schedule(s), collective(c) {}
   };
 
-  template <class T, class A, class S, class C>
-  entry* make(S const& schedule, C const& collective, char const* operation, void const* type) {
+  template <class S, class C>
+  entry* make(S const& schedule, C const& collective, call_kind const& kind, void const* type) {
     int const n = transport_.size();
     if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes() || !enough_slots(schedule, collective)) return nullptr;
     exec::plan plan = exec::make_plan(schedule, collective, n, transport_.rank());
     plan.largest_message = exec::largest_message(schedule, plan.form);
-    auto made = std::make_unique<typed<S, C>>(schedule, collective, type, operation, std::move(plan), transport_);
+    auto made = std::make_unique<typed<S, C>>(schedule, collective, type, kind, std::move(plan), transport_);
     char type_name[16];
-    name_type<T>(type_name, sizeof type_name);
+    kind.name_element(type_name, sizeof type_name);
     call_record& record = made->record;
     record.root = has_root<C> ? root_of(collective) : -1;
     char text[sizeof record.what + 32];
-    std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", C::name, type_name, *operation != 0 ? " " : "", operation, algorithm_name<A>());
+    std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", C::name, type_name, *kind.operation != 0 ? " " : "", kind.operation,
+                  kind.algorithm);
     std::memcpy(record.what, text, sizeof record.what - 1);
     exec::plan const& kept = made->bound.content();
     made->identity = hash_of(text, 0xcbf29ce484222325u);
-    for (int part : {kept.steps, kept.form.chunks, kept.largest_message, static_cast<int>(record.root), static_cast<int>(sizeof(T))})
+    for (int part :
+         {kept.steps, kept.form.chunks, kept.largest_message, static_cast<int>(record.root), static_cast<int>(kind.element_bytes)})
       made->identity = (made->identity ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
     entries_.push_back(std::move(made));
     return entries_.back().get();
