@@ -1,4 +1,5 @@
-# test/run/*_test.cpp: a doctest program each. Its first five lines may say `// labels: sanitize` and `// timeout: seconds`.
+# test/run/*_test.cpp: a doctest program each. Its first five lines may say `// labels: sanitize`, `// timeout: seconds`, and
+# `// compile: -O1` where it instantiates every algorithm for many types and would take longer to compile at -O2 than to run.
 add_library(doctest_main OBJECT doctest_main.cpp)
 target_link_libraries(doctest_main PRIVATE doctest::doctest)
 target_compile_features(doctest_main PRIVATE cxx_std_20)
@@ -24,6 +25,9 @@ foreach(source IN LISTS sources)
   add_test(NAME run.${name} COMMAND run_${name})
   # Ranks that spin want the cores for themselves.
   set_tests_properties(run.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS 2)
+  if("${head}" MATCHES "// compile: (-O[01])")
+    target_compile_options(run_${name} PRIVATE $<$<CONFIG:Release>:${CMAKE_MATCH_1}>)
+  endif()
   if("sanitize" IN_LIST labels)
     add_dependencies(collectx_sanitize run_${name})
   endif()

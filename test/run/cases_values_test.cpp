@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 /// What numbers become: order of operands, agreement to the bit, NaN and signed zero, extremes of integers, averages.
 #include <collectx/launch.hpp>
 

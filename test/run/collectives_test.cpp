@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 // labels: sanitize
 /// A little of every collective by every algorithm on threads: what race detectors look at, where the sweeps would take them hours.
 #include <collectx/communicator.hpp>

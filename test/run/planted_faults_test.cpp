@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 /// A harness that never says no proves nothing: each fault here is one that an executor, a pass or a ring could really have, and the
 /// harness of hostile_collectives_test has to find it.
 #include <collectx/transport/hostile.hpp>

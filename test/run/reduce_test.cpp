@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 // timeout: 240
 #include <collectx/communicator.hpp>
 
