@@ -38,20 +38,27 @@ class first_failure {
   status what_;
 };
 
-/// f(comm); where it fails, so does the group: the other ranks would wait for this one.
+/// f(comm); what it throws is a failure like any other.
 template <Transport Tr, class F>
-status call(communicator<Tr>& comm, F& f) {
+status outcome_of(communicator<Tr>& comm, F& f) {
   static_assert(std::is_same_v<decltype(f(comm)), status>, "collectx: what ranks run takes a communicator& and returns a collectx::status");
 #if COLLECTX_EXCEPTIONS
-  status s;
   try {
-    s = f(comm);
+    return f(comm);
   } catch (std::exception const& e) {
-    s = status::failure(errc::aborted, comm.rank(), "rank %d threw: %s", comm.rank(), e.what());
+    return status::failure(errc::aborted, comm.rank(), "rank %d threw: %s", comm.rank(), e.what());
+  } catch (...) {
+    return status::failure(errc::aborted, comm.rank(), "rank %d threw something that is no std::exception", comm.rank());
   }
 #else
-  status const s = f(comm);
+  return f(comm);
 #endif
+}
+
+/// Where f(comm) fails, so does the group: the other ranks would wait for this one.
+template <Transport Tr, class F>
+status call(communicator<Tr>& comm, F& f) {
+  status const s = outcome_of(comm, f);
   return s.ok() ? s : comm.abort(s);
 }
 
