@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// timeout: 120
+// compile: -O1
+// labels: sanitize
 /// In place, out of place, at odd addresses, alone: what calls may do to memory and what they may not.
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/launch.hpp>

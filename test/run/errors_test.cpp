@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
+// labels: sanitize
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/launch.hpp>
 
@@ -8,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -368,6 +371,21 @@ TEST_CASE("a rank whose function fails ends the calls of the others, and its fai
   });
   CHECK(s.code() == cx::errc::invalid_argument);
   CHECK_MESSAGE(says(s, "rank 1 read a bad file"), text(s));
+}
+
+TEST_CASE("what a rank throws ends the calls of the others, and is what run returns") {
+  cx::status const named = cx::loopback::run(2, [](auto& comm) -> cx::status {
+    if (comm.rank() == 1) throw std::runtime_error("bad file");
+    return comm.barrier();
+  });
+  CHECK(named.code() == cx::errc::aborted);
+  CHECK_MESSAGE(says(named, "rank 1 threw: bad file"), text(named));
+  cx::status const nameless = cx::shared_memory::run(2, [](auto& comm) -> cx::status {
+    if (comm.rank() == 0) throw 42;
+    return comm.barrier();
+  });
+  CHECK(nameless.code() == cx::errc::aborted);
+  CHECK_MESSAGE(says(nameless, "rank 0 threw something that is no std::exception"), text(nameless));
 }
 
 TEST_CASE("a rank that leaves while others need it is named") {
