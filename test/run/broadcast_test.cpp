@@ -23,7 +23,7 @@ TEST_CASE("broadcast: every algorithm, count and placement, up to 8 ranks") {
 TEST_CASE("broadcast: what the seed draws, at 12 to 64 ranks") {
   for (int n : support::larger_sizes) {
     CAPTURE(n);
-    support::sweep_some<cx::broadcast, std::int32_t, true>(n, n < 20 ? 24 : 12);
+    support::sweep_some<cx::broadcast, std::int32_t, true>(n, n < 20 ? 5 : 3);
   }
 }
 

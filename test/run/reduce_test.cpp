@@ -30,8 +30,8 @@ TEST_CASE("reduce: operands in rank order by every algorithm that promises it, u
 TEST_CASE("reduce: what the seed draws, at 12 to 64 ranks") {
   for (int n : support::larger_sizes) {
     CAPTURE(n);
-    support::sweep_some<cx::reduce, std::int32_t, true>(n, n < 20 ? 24 : 12);
-    support::sweep_some<cx::reduce, support::affine, true>(n, n < 20 ? 12 : 6, support::compose{});
+    support::sweep_some<cx::reduce, std::int32_t, true>(n, n < 20 ? 5 : 3);
+    support::sweep_some<cx::reduce, support::affine, true>(n, n < 20 ? 4 : 2, support::compose{});
   }
 }
 

@@ -42,7 +42,7 @@ std::vector<int> roots_for(int n) {
 struct selection {
   bool keep_order_only = false;
   bool automatic = true;
-  std::size_t at_most = 0;  ///< tasks drawn by the seed; 0: all
+  std::size_t rounds = 0;  ///< tasks of each algorithm, drawn by the seed; 0: all
 };
 
 template <class C>
@@ -59,7 +59,10 @@ std::vector<task> tasks_for(int n, selection const& chosen) {
           if (where == placement::out_of_place || !std::is_same_v<C, cx::broadcast>) tasks.push_back({how, where, {count, 0, root}, 0});
   random_stream random(seed() + static_cast<std::uint64_t>(n));
   for (std::size_t i = tasks.size(); i > 1; --i) std::swap(tasks[i - 1], tasks[random.below(i)]);
-  if (chosen.at_most > 0 && tasks.size() > chosen.at_most) tasks.resize(chosen.at_most);
+  if (chosen.rounds > 0) {
+    std::map<algorithm const*, std::size_t> drawn;
+    std::erase_if(tasks, [&](task const& t) { return ++drawn[t.how] > chosen.rounds; });
+  }
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     tasks[i].what.salt = i % 5;  // so that what an earlier call left behind is wrong now
     tasks[i].shift = i % 3;
@@ -127,13 +130,13 @@ void sweep_all(int n, Op const& op = {}) {
   CHECK_MESSAGE(tight.ok(), std::string(tight.what()));
 }
 
-/// Some of them, drawn by the seed.
+/// A few of each algorithm, drawn by the seed.
 template <class C, class T, bool Automatic = false, class Op = cx::sum>
-void sweep_some(int n, std::size_t how_many, Op const& op = {}) {
+void sweep_some(int n, std::size_t rounds, Op const& op = {}) {
   selection chosen;
   chosen.keep_order_only = !cx::is_commutative_v<Op, T>;
   chosen.automatic = Automatic;
-  chosen.at_most = how_many;
+  chosen.rounds = rounds;
   std::vector<task> tasks = tasks_for<C>(n, chosen);
   cx::status const roomy = sweep<C, T, Automatic>(n, tasks, {}, op);
   CHECK_MESSAGE(roomy.ok(), std::string(roomy.what()));
