@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
-// labels: sanitize
+// compile: -O0
 /// Counts that have broken other libraries: none, fewer than ranks, uneven, too many for 32 bits.
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/chunk.hpp>

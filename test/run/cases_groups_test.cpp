@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 // timeout: 180
 /// Roots, nodes, groups that overlap, long sequences of calls, many communicators at once.
 #include <collectx/algo/hierarchical.hpp>

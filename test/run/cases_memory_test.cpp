@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
-// labels: sanitize
+// compile: -O0
 /// In place, out of place, at odd addresses, alone: what calls may do to memory and what they may not.
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/launch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 /// What numbers become: order of operands, agreement to the bit, NaN and signed zero, extremes of integers, averages.
 #include <collectx/launch.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
-// labels: sanitize
+// compile: -O0
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/launch.hpp>
 

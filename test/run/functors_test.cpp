@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: sanitize
 #include "collectx/reduce/functors.hpp"
 
 #include "collectx/reduce/host_kernels.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // compile: -O1
-// labels: sanitize
 // timeout: 240
 #include <collectx/transport/hostile.hpp>
 
