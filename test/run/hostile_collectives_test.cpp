@@ -59,8 +59,9 @@ void hostile_runs(Op const& op) {
         ++clean;
         continue;
       }
-      FAIL_CHECK(C::name << " by " << a.name << ", " << t.n << " ranks, root " << t.root << ", " << options.slots << " slots of "
-                         << options.slot_bytes << " bytes: " << o.text() << "; COLLECTX_TEST_SEED=" << seed << " replays it");
+      FAIL_CHECK(std::string(C::name) << " by " << a.name << ", " << t.n << " ranks, root " << t.root << ", " << options.slots
+                                      << " slots of " << options.slot_bytes << " bytes: " << o.text() << "; COLLECTX_TEST_SEED=" << seed
+                                      << " replays it");
       break;
     }
     CHECK(clean == seeds_per_cell);

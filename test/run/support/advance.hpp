@@ -50,7 +50,9 @@ template <class Tr, class C, class T, class Op>
 class rank_at_work {
  public:
   using run_type = cx::exec::run<Tr, T, Op>;
-  static constexpr cx::nanoseconds patience = 300'000'000'000;  // on the transport's clock, which costs nothing
+  /// On the transport's clock, which runs away from a rank that polls in vain: some hundred thousand polls, during which the others have
+  /// as many steps.
+  static constexpr cx::nanoseconds patience = 10'000'000'000'000'000;
 
   rank_at_work(Tr& transport, cx::exec::plan const& plan, trial const& t, Op const& op)
       : transport_(transport), plan_(cx::exec::plan(plan), transport), trial_(t), op_(op) {
