@@ -49,30 +49,27 @@ constexpr choice choose(situation const& s, int n, std::size_t bytes) {
 /// Calls `use(family)` with the family chosen for the collective; `Ordered` where operands must stay in rank order.
 template <bool Ordered, Collective C, class F>
 constexpr auto with_choice(C const& collective, int n, std::size_t bytes, F&& use) {
-  situation const s{collective.blocks(2) > 1, C::reduces, requires {collective.root;
+  constexpr bool one_block = C{}.blocks(2) == 1;
+  constexpr bool rooted = requires(C const& c) { c.root; };
+  switch (choose({collective.blocks(2) > 1, C::reduces, rooted, Ordered}, n, bytes)) {
+    case choice::two_shot:
+      if constexpr (one_block && !rooted) return use(two_shot{});
+      break;
+    case choice::recursive_halving:
+      if constexpr (!C::reduces && !one_block) return use(recursive_halving{});
+      break;
+    case choice::ring:
+      if constexpr (!Ordered || rooted) return use(ring{});
+      break;
+    case choice::double_binary_tree:
+      if constexpr (one_block) return use(double_binary_tree{});
+      break;
+    case choice::direct:
+      break;
+  }
+  return use(direct{});
 }
-, Ordered
-};  // namespace algo
-constexpr bool one_block = C{}.blocks(2) == 1, rooted = requires(C const&c) { c.root; };
-switch (choose(s, n, bytes)) {
-  case choice::two_shot:
-    if constexpr (one_block && !rooted) return use(two_shot{});
-    break;
-  case choice::recursive_halving:
-    if constexpr (!C::reduces && !one_block) return use(recursive_halving{});
-    break;
-  case choice::ring:
-    if constexpr (!Ordered || rooted) return use(ring{});
-    break;
-  case choice::double_binary_tree:
-    if constexpr (one_block) return use(double_binary_tree{});
-    break;
-  case choice::direct:
-    break;
-}
-return use(direct{});
-}  // namespace v0
 
-}  // namespace collectx
+}  // namespace algo
 }  // namespace v0
 }  // namespace collectx
