@@ -48,7 +48,7 @@ class join_host {
     self.place_.length = static_cast<std::uint32_t>(length - offsetof(::sockaddr_un, sun_path));
     std::memcpy(self.place_.name, address.sun_path, (std::min)(sizeof self.place_.name, std::size_t{self.place_.length}));
     self.place_.host = this_process();
-    return self;
+    return result<join_host>(std::move(self));
   }
 
   meeting_point const& place() const noexcept { return place_; }

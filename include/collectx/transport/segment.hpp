@@ -201,7 +201,7 @@ class segment_transport {
       self.segment_ = {};
       return status::failure(errc::invalid_argument, rank, "rank %d of this group was taken before", rank);
     }
-    return self;
+    return result<segment_transport>(std::move(self));
   }
 
  private:

@@ -36,7 +36,7 @@ inline result<descriptor> unnamed_file(char const* folder, std::size_t bytes) no
   char where[96];
   std::snprintf(where, sizeof where, "in %s", folder);
   if (error != 0) return no_space(bytes, where, error);
-  return file;
+  return result<descriptor>(std::move(file));
 }
 
 /// Anonymous shared memory as a descriptor: `bytes` of it, of which the first `touched` are had now and the rest when used. What is used
@@ -52,7 +52,7 @@ inline result<descriptor> memory_file(std::size_t bytes, std::size_t touched) no
   if (::ftruncate(file.get(), static_cast<::off_t>(bytes)) != 0) return no_space(bytes, "in a memfd", errno);
   if (::fallocate(file.get(), 0, 0, static_cast<::off_t>(touched)) != 0) return no_space(bytes, "in a memfd", errno);
   ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
-  return file;
+  return result<descriptor>(std::move(file));
 }
 
 inline result<mapping> map_file(int file, std::size_t bytes) noexcept {
