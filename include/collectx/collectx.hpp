@@ -24,6 +24,7 @@
 #include "collectx/schedule.hpp"
 #include "collectx/status.hpp"
 #include "collectx/transport.hpp"
+#include "collectx/transport/board_rendezvous.hpp"
 #include "collectx/transport/hostile.hpp"
 #include "collectx/transport/loopback.hpp"
 #include "collectx/transport/shared_memory.hpp"

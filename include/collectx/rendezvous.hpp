@@ -35,6 +35,8 @@ class rendezvous_value {
 /// 2. `get(key, deadline)` waits for the value until `deadline` on the monotonic clock, then fails with `errc::timeout`.
 /// 3. `conclude()` withdraws what this rank has put: joining is over, well or badly. Afterwards the keys may be put again.
 ///
+/// It may have a `trouble()`: why there is no use in waiting on for those that have not come, or ok.
+///
 /// Not required: that values outlive their writer, or speed.
 template <class R>
 concept Rendezvous = requires(R& rendezvous, char const* key, rendezvous_value const& value, nanoseconds deadline) {
@@ -44,6 +46,16 @@ concept Rendezvous = requires(R& rendezvous, char const* key, rendezvous_value c
   { rendezvous.get(key, deadline) } -> std::same_as<result<rendezvous_value>>;
   rendezvous.conclude();
 };
+
+namespace detail {
+template <Rendezvous R>
+status trouble_of([[maybe_unused]] R& rendezvous) noexcept {
+  if constexpr (requires { rendezvous.trouble(); })
+    return rendezvous.trouble();
+  else
+    return {};
+}
+}  // namespace detail
 
 }  // namespace v0
 }  // namespace collectx

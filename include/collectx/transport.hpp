@@ -14,6 +14,8 @@ inline namespace v0 {
 /// Nanoseconds on the clock of one transport. A hostile transport's clock is virtual.
 using nanoseconds = std::int64_t;
 
+class rendezvous_value;
+
 /// A message as its receiver sees it. `data` is null where there is none yet.
 struct message {
   std::byte const* data = nullptr;
@@ -54,20 +56,28 @@ concept RecvChannel = requires(C& channel) {
 /// A Transport moves bytes between the ranks of one group.
 ///
 /// 1. `channel_to(p, lane)` here and `channel_from(q, lane)` there are two ends of one FIFO of `slots()` slots of `slot_bytes()`; the
-///    reference stays valid as long as the transport. Lanes are 0 .. lanes()-1.
+///    reference stays valid as long as the transport. Plans use lanes 0 .. lanes()-1; lane lanes() is there too, for send and recv.
 /// 2. `try_*` never block; `progress()` moves what the wire needs moved; `now()` is the clock of all deadlines.
 /// 3. `idle(polls, peer)` is called when nothing could be done `polls` times in a row and `peer` is waited for: it spends the time well
-///    (spin, yield) and returns a failure as soon as the group has one: a rank died, a rank aborted, calls differ.
+///    (spin, yield) and returns a failure as soon as the group has one: a rank died, a rank aborted, calls differ, or `peer` is lost.
+///    With `polls` 0 the wait is over, and `peer` is this rank.
 /// 4. `begin(record)` publishes what this rank does, `end()` that it is done and waits for nobody.
-/// 5. `abort(status)` makes every rank's `idle` fail; the first report wins and is what `abort` returns.
+/// 5. `abort(status)` makes every rank's `idle` fail; the first report wins and is what `abort` returns. `verdict()` is that report,
+///    ok as long as the group lives; it costs a few loads, and fails in a forked child, which is not a member.
 /// 6. `blame(peer)` follows who waits for whom from `peer` to the rank that waits for nobody. `absent(text, capacity)` writes which ranks
-///    have not begun this rank's call: "1, 3".
+///    have not begun this rank's call: "1, 3". `lost(rank)`: that rank is known to be dead, to have left, or to be out of reach; true
+///    once, true for ever; may take microseconds.
 /// 7. `conflict(peer)`: a message of `peer` does not belong to this rank's call. Aborts with what both are doing.
+/// 8. A small notice board: `post(key, value)` shows a value to all other ranks, in place of this rank's former one under the same key;
+///    `posted(rank, key, value)` looks without blocking whether `rank` shows one; `withdraw(key)` takes this rank's back. Keys are as in
+///    Rendezvous, at least four per rank at once, an error where there is no room. It works after an abort as well, as far as ranks live.
+/// 9. `options()` are those the group has agreed on: with them another group can be made alike.
 ///
-/// Not required: threads, ordering between two channels, or host-addressable memory.
+/// Not required: threads, ordering between two channels, or host-addressable memory. A transport whose ranks can found another group out
+/// of a Rendezvous says so by `static result<Tr> join(R& rendezvous, options)`; communicators then can be split.
 template <class T>
 concept Transport = requires(T& transport, int peer, int lane, int polls, call_record const& record, status const& why, char* text,
-                             std::size_t capacity) {
+                             std::size_t capacity, rendezvous_value const& shown, rendezvous_value& seen, char const* key) {
   { transport.rank() } -> std::same_as<int>;
   { transport.size() } -> std::same_as<int>;
   { transport.lanes() } -> std::same_as<int>;
@@ -78,12 +88,18 @@ concept Transport = requires(T& transport, int peer, int lane, int polls, call_r
   { transport.now() } -> std::same_as<nanoseconds>;
   { transport.idle(polls, peer) } -> std::same_as<status>;
   { transport.abort(why) } -> std::same_as<status>;
+  { transport.verdict() } -> std::same_as<status>;
   { transport.blame(peer) } -> std::same_as<int>;
+  { transport.lost(peer) } -> std::same_as<bool>;
   { transport.conflict(peer) } -> std::same_as<status>;
+  { transport.post(key, shown) } -> std::same_as<status>;
+  { transport.posted(peer, key, seen) } -> std::same_as<bool>;
   transport.absent(text, capacity);
+  transport.withdraw(key);
   transport.progress();
   transport.begin(record);
   transport.end();
+  transport.options();
 };
 
 }  // namespace v0

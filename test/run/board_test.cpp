@@ -162,12 +162,91 @@ TEST_CASE("a rank that left before its part of the call is lost; one that left a
   t[0].begin(record(1, "barrier", 0, 1));
   CHECK(t[0].look_around(2).ok());
   t[0].end();
-  CHECK(t[0].look_around(2).ok());  // in no call, nobody owes anything
+  CHECK(t[0].look_around(1).ok());  // in no call, nobody owes anything
   t[0].begin(record(2, "barrier", 0, 1));
   cx::status const s = t[0].look_around(1);
   CHECK(s.code() == cx::errc::peer_lost);
   CHECK(s.rank() == 2);
   CHECK(std::strstr(s.what(), "rank 2 has left") != nullptr);
+}
+
+TEST_CASE("who waits for a rank that has left is told so at the second look: what was sent before is read in between") {
+  table t(2);
+  t[1].leave();
+  CHECK(t[0].lost(1));
+  CHECK(!t[1].lost(0));
+  CHECK(t[0].look_around(1).ok());
+  cx::status const s = t[0].look_around(1);
+  CHECK(s.code() == cx::errc::peer_lost);
+  CHECK(s.rank() == 1);
+  CHECK(std::strstr(s.what(), "rank 1 has left, rank 0 waits for it") != nullptr);
+}
+
+TEST_CASE("a rank that has not come yet is not lost") {
+  std::unique_ptr<board_seat[]> memory = std::make_unique<board_seat[]>(3);
+  board mine(*reinterpret_cast<board_memory*>(memory.get()), 0, 2);
+  REQUIRE(mine.sit_down({}));
+  CHECK(mine.seated(0));
+  CHECK(!mine.seated(1));
+  CHECK(!mine.lost(1));
+}
+
+TEST_CASE("values are shown under keys, four at once, also after the group has failed") {
+  table t(2);
+  auto const value = [](int n) { return cx::rendezvous_value(&n, sizeof n); };
+  auto const shown = [&](char const* key) {
+    cx::rendezvous_value seen;
+    int n = -1;
+    if (t[0].posted(1, key, seen) && seen.size() == sizeof n) std::memcpy(&n, seen.data(), sizeof n);
+    return n;
+  };
+  CHECK(shown("a") == -1);
+  for (char const* key : {"a", "b", "c", "d"}) REQUIRE(t[1].post(key, value(*key)).ok());
+  CHECK(shown("a") == 'a');
+  CHECK(shown("d") == 'd');
+  CHECK(shown("aa") == -1);
+  REQUIRE(t[1].post("b", value(7)).ok());
+  CHECK(shown("b") == 7);
+  cx::status const full = t[1].post("e", value(1));
+  CHECK(full.code() == cx::errc::out_of_memory);
+  CHECK(std::strstr(full.what(), "rank 1 shows 4 values already and has no room for e") != nullptr);
+  CHECK(!t[0].abort({}).ok());
+  t[1].withdraw("a");
+  t[1].withdraw("nothing");
+  CHECK(shown("a") == -1);
+  REQUIRE(t[1].post("e", value(9)).ok());
+  CHECK(shown("e") == 9);
+  std::byte most[cx::rendezvous_value::capacity];
+  std::memset(most, 0x5a, sizeof most);
+  REQUIRE(t[1].post("e", cx::rendezvous_value(most, sizeof most)).ok());
+  cx::rendezvous_value seen;
+  REQUIRE(t[0].posted(1, "e", seen));
+  CHECK(seen.size() == sizeof most);
+  CHECK(std::memcmp(seen.data(), most, sizeof most) == 0);
+}
+
+TEST_CASE("a value is never read torn while its owner keeps changing it") {
+  table t(2);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    std::byte bytes[200];
+    for (int i = 1; i <= 100000; ++i) {
+      std::memset(bytes, i, sizeof bytes);
+      t[1].withdraw(i % 2 == 0 ? "odd" : "even");
+      (void)t[1].post(i % 2 == 0 ? "even" : "odd", cx::rendezvous_value(bytes, sizeof bytes));
+    }
+    done = true;
+  });
+  int torn = 0, wrong_key = 0;
+  while (!done) {
+    cx::rendezvous_value seen;
+    if (!t[0].posted(1, "even", seen)) continue;
+    wrong_key += static_cast<int>(seen.data()[0]) % 2;
+    for (std::size_t i = 0; i < seen.size(); ++i) torn += seen.data()[i] == seen.data()[0] ? 0 : 1;
+  }
+  writer.join();
+  CHECK(torn == 0);
+  CHECK(wrong_key == 0);
 }
 
 TEST_CASE("a dead process is found by its number and start time; a number that somebody else has now counts as dead") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: sanitize
+#include <collectx/rendezvous/in_process.hpp>
 #include <collectx/transport/loopback.hpp>
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 #include "processes.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -284,4 +286,51 @@ TEST_CASE("blame finds the rank that waits for nobody") {
     return {};
   });
   for (cx::status const& s : said) CHECK_MESSAGE(s.ok(), s.what());
+}
+
+TEST_CASE("threads that know nothing but a rendezvous found a group, laid out as rank 0 asks") {
+  auto table = cx::in_process_rendezvous::create(3);
+  REQUIRE(table.has_value());
+  std::vector<cx::status> ends(3);
+  std::vector<int> slots(3);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r)
+    threads.emplace_back([&, r] {
+      auto rendezvous = table->of(r);
+      cx::transport_options o;
+      o.slots = 5 + r;
+      o.join_timeout = std::chrono::seconds(40 + r);
+      auto t = cx::loopback_transport::join(rendezvous, o);
+      if (!t) {
+        ends[static_cast<std::size_t>(r)] = t.error();
+        return;
+      }
+      slots[static_cast<std::size_t>(r)] = t->slots();
+      if (t->options().slots != 5 || t->options().join_timeout != o.join_timeout) slots[static_cast<std::size_t>(r)] = -1;
+      for (std::uint64_t i = 1; i <= 20 && ends[static_cast<std::size_t>(r)].ok(); ++i)
+        ends[static_cast<std::size_t>(r)] = processes::pass_round(*t, i, 100, t->lanes());
+    });
+  for (std::thread& t : threads) t.join();
+  for (cx::status const& s : ends) CHECK_MESSAGE(s.ok(), std::string(s.what()));
+  CHECK(slots == std::vector<int>{5, 5, 5});
+}
+
+TEST_CASE("a thread that never comes is named at the deadline on all that came") {
+  auto table = cx::in_process_rendezvous::create(3);
+  REQUIRE(table.has_value());
+  std::vector<cx::status> ends(2);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      auto rendezvous = table->of(r);
+      cx::transport_options o;
+      o.join_timeout = std::chrono::milliseconds(r == 0 ? 200 : 40000);
+      ends[static_cast<std::size_t>(r)] = cx::loopback_transport::join(rendezvous, o).error();
+    });
+  for (std::thread& t : threads) t.join();
+  for (cx::status const& s : ends) {
+    CHECK(s.code() == cx::errc::timeout);
+    CHECK(s.rank() == 2);
+    CHECK(std::string(s.what()).find("rank 2 of 3 never came to join") != std::string::npos);
+  }
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "collectx/process.hpp"
+#include "collectx/rendezvous.hpp"
 #include "collectx/transport.hpp"
+#include "collectx/transport/notices.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -12,12 +14,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace collectx {
 inline namespace v0 {
 namespace detail {
-
-using shared_word = std::atomic_ref<std::uint64_t>;
 
 /// The sentence of a status without the library's name, which `status::failure` puts in front again. (snprintf would warn of truncation.)
 inline char const* sentence(status const& s) noexcept { return s.ok() ? "" : s.what() + (sizeof "collectx: " - 1); }
@@ -41,6 +42,7 @@ struct alignas(64) board_seat {
   std::uint64_t record[sizeof(call_record) / 8];
   std::uint64_t cpus[16];
   char text[status::capacity];
+  notice_memory notices;
 };
 static_assert(sizeof(call_record) == 64 && sizeof(board_seat) % 64 == 0);
 
@@ -97,6 +99,23 @@ class board {
     return {};
   }
 
+  /// Whether a rank has left or its process is dead. Who has not come yet is not lost.
+  bool lost(int rank) noexcept {
+    board_seat& other = seat(rank);
+    std::uint64_t const there = load(other.there);
+    if (there != board_seat::present) return there == board_seat::left;
+    return is_dead({load(other.pid), load(other.start), load(other.space)}, space_);
+  }
+  bool seated(int rank) const noexcept { return load(seat(rank).there) != board_seat::absent; }
+
+  status post(char const* key, rendezvous_value const& value) noexcept {
+    if (notices::post(seat(rank_).notices, key, value)) return {};
+    return status::failure(errc::out_of_memory, rank_, "rank %d shows %d values already and has no room for %s", rank_,
+                           notice_memory::capacity, key);
+  }
+  bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return notices::read(seat(rank).notices, key, value); }
+  void withdraw(char const* key) noexcept { notices::withdraw(seat(rank_).notices, key); }
+
   /// Whom this rank waits for, -1 if for nobody. Announced late, so that a short wait writes nothing that others may be reading.
   int waits_for() const noexcept { return waiting_ - 1; }
   void announce(int peer) noexcept {
@@ -144,29 +163,15 @@ class board {
     text[used] = 0;
   }
 
-  /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call.
+  /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call; and
+  /// that `peer`, which is waited for, is no more.
   status look_around(int peer) noexcept {
-    if (sequence_ == 0 || finished(rank_) >= sequence_) return {};
-    for (int r = 0; r < size_; ++r) {
-      call_record other;
-      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
-      // `there` first: who left has ended its calls before.
-      if (load(seat(r).there) == board_seat::left && finished(r) < sequence_) {
-        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
-                                     static_cast<unsigned long long>(sequence_)));
-      }
-    }
-    for (int i = 0; i < looks; ++i) {
-      int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
-      board_seat& other = seat(r);
-      if (r == rank_ || owes_nothing(r) || load(other.there) != board_seat::present) continue;
-      process_identity const id{load(other.pid), load(other.start), load(other.space)};
-      // Asked again after the look: it may have ended the call and gone in good order just before.
-      if (is_dead(id, space_) && !owes_nothing(r) && load(other.there) == board_seat::present) {
-        return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
-      }
-    }
-    return {};
+    if (status s = look_at_call(peer); !s) return s;
+    if (peer < 0 || peer == rank_ || !lost(peer)) return {};
+    // What it sent before it went is still to be had, so the caller looks once more before this is the end.
+    if (std::exchange(suspect_, peer) != peer) return {};
+    char const* const how = load(seat(peer).there) == board_seat::left ? "has left" : "is dead";
+    return abort(status::failure(errc::peer_lost, peer, "rank %d %s, rank %d waits for it", peer, how, rank_));
   }
 
   /// A message of `peer` does not belong to this rank's call: their calls differ, or one of them is calls ahead.
@@ -219,6 +224,31 @@ class board {
   board_seat& seat(int rank) const noexcept { return memory_->seat(rank); }
   std::uint64_t finished(int rank) const noexcept { return load(seat(rank).finished); }
 
+  /// What no message will ever tell of the collective call that this rank is in.
+  status look_at_call(int peer) noexcept {
+    if (sequence_ == 0 || finished(rank_) >= sequence_) return {};
+    for (int r = 0; r < size_; ++r) {
+      call_record other;
+      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
+      // `there` first: who left has ended its calls before.
+      if (load(seat(r).there) == board_seat::left && finished(r) < sequence_) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
+                                     static_cast<unsigned long long>(sequence_)));
+      }
+    }
+    for (int i = 0; i < looks; ++i) {
+      int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
+      board_seat& other = seat(r);
+      if (r == rank_ || owes_nothing(r) || load(other.there) != board_seat::present) continue;
+      process_identity const id{load(other.pid), load(other.start), load(other.space)};
+      // Asked again after the look: it may have ended the call and gone in good order just before.
+      if (is_dead(id, space_) && !owes_nothing(r) && load(other.there) == board_seat::present) {
+        return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
+      }
+    }
+    return {};
+  }
+
   bool read_record(int rank, call_record& record) noexcept {
     board_seat& other = seat(rank);
     std::uint64_t words[8];
@@ -267,6 +297,7 @@ class board {
   int size_ = 0;
   int waiting_ = 0;  // as published: 1 + rank
   int probe_ = 0;
+  int suspect_ = -1;  // was lost when looked at last
   std::uint32_t tag_ = 0;
   std::uint64_t stamp_ = 0;
   std::uint64_t sequence_ = 0;

@@ -169,23 +169,33 @@ class hostile_transport {
 
   /// Time passes here, faster the longer nothing comes: a deadline of minutes is a few hundred polls away.
   status idle(int polls, int peer) noexcept {
-    if (world_->is_dead(rank_)) return status::failure(errc::peer_lost, rank_, "rank %d is dead", rank_);
     if (!world_->misuse) return board_.abort(world_->misuse);
-    if (status s = board_.verdict(); !s) return s;
+    if (status s = verdict(); !s) return s;
     board_.announce(polls > 4 ? peer : -1);
+    // By now everything that it sent before it died has become visible.
+    if (peer >= 0 && world_->is_dead(peer) && world_->clock - world_->died > look_interval) return died(peer);
     int const doublings = polls / 16 < 30 ? polls / 16 : 30;
     world_->clock += static_cast<nanoseconds>(50 + world_->random() % 100) << doublings;
     if (world_->clock - looked_ < look_interval) return {};
     looked_ = world_->clock;
     int const dead = world_->options.kill_rank;
     if (world_->dead && world_->clock - world_->died > look_interval && !board_.owes_nothing(dead)) {
-      return board_.abort(status::failure(errc::peer_lost, dead, "rank %d is dead", dead));
+      return died(dead);
     }
     return board_.look_around(peer);
   }
 
   status abort(status const& why) noexcept { return board_.abort(why); }
+  status verdict() noexcept {
+    if (world_->is_dead(rank_)) return status::failure(errc::peer_lost, rank_, "rank %d is dead", rank_);
+    return board_.verdict();
+  }
   int blame(int peer) noexcept { return board_.blame(peer); }
+  bool lost(int rank) noexcept { return world_->is_dead(rank) || board_.lost(rank); }
+  status post(char const* key, rendezvous_value const& value) noexcept { return board_.post(key, value); }
+  bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return board_.posted(rank, key, value); }
+  void withdraw(char const* key) noexcept { board_.withdraw(key); }
+  hostile_options options() const noexcept { return world_->options; }
   void absent(char* text, std::size_t capacity) noexcept { board_.absent(text, capacity); }
   status conflict(int peer) noexcept { return board_.conflict(peer); }
   void begin(call_record const& record) noexcept {
@@ -199,9 +209,11 @@ class hostile_transport {
   friend class hostile_group;
   static constexpr nanoseconds look_interval = 8'000'000;
 
+  status died(int rank) noexcept { return board_.abort(status::failure(errc::peer_lost, rank, "rank %d is dead", rank)); }
+
   std::size_t index(int from, int to, int lane) const noexcept {
     std::size_t const pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size()) + static_cast<std::size_t>(to);
-    return pair * static_cast<std::size_t>(lanes()) + static_cast<std::size_t>(lane);
+    return pair * layout_.channels() + static_cast<std::size_t>(lane);
   }
 
   detail::hostile_world* world_ = nullptr;
@@ -269,14 +281,14 @@ class hostile_group {
     world_->options = options;
     world_->seed = seed;
     std::size_t const n = static_cast<std::size_t>(size());
-    std::size_t const channels = n * n * static_cast<std::size_t>(layout.lanes), slots = static_cast<std::size_t>(layout.slots);
+    std::size_t const channels = n * n * layout.channels(), slots = static_cast<std::size_t>(layout.slots);
     wires_.resize(channels);
     senders_.resize(channels);
     receivers_.resize(channels);
     std::size_t i = 0;
     for (int from = 0; from < size(); ++from) {
       for (int to = 0; to < size(); ++to) {
-        for (int lane = 0; lane < layout.lanes; ++lane, ++i) {
+        for (int lane = 0; lane <= layout.lanes; ++lane, ++i) {
           if (from == to) continue;
           slot_ring const ring = layout.ring(memory_.address(), from, to, lane);
           detail::hostile_wire& w = wires_[i];

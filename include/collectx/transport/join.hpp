@@ -28,6 +28,7 @@ class join_host {
  public:
   /// After the first defect the others get this long to come and hear of it, instead of waiting for their own deadline.
   static constexpr nanoseconds grace = 2'000'000'000;
+  static constexpr nanoseconds look_interval = 50'000'000;
 
   static result<join_host> open(hello const& mine) noexcept {
     join_host self(mine);
@@ -52,6 +53,9 @@ class join_host {
   }
 
   meeting_point const& place() const noexcept { return place_; }
+
+  /// `ask(whom)` now and then says whether there is still any use in waiting.
+  void watch(status (*ask)(void*), void* whom) noexcept { ask_ = ask, whom_ = whom; }
 
   /// Hears every rank; on return `agreed` holds the least of what all want. A failure has been told to everyone who came.
   status gather(transport_options& agreed) noexcept {
@@ -136,7 +140,15 @@ class join_host {
   bool poll_all(nanoseconds deadline) noexcept {
     polled_[0] = {free_place() < capacity() ? listener_.get() : -1, POLLIN, 0};
     for (std::size_t i = 0; i < count_; ++i) polled_[i + 1] = {guests_[i].socket ? guests_[i].socket.get() : -1, POLLIN, 0};
-    return wait_for_input(polled_.get(), count_ + 1, deadline);
+    for (;;) {
+      nanoseconds const now = monotonic_now();
+      if (wait_for_input(polled_.get(), count_ + 1, (std::min)(deadline, now + look_interval))) return true;
+      if (now >= deadline) return false;
+      status const s = ask_ == nullptr ? status{} : ask_(whom_);
+      if (s.ok()) continue;
+      object(s);
+      return false;
+    }
   }
 
   void admit() noexcept {
@@ -218,6 +230,8 @@ class join_host {
   int heard_ = 0;
   nanoseconds deadline_ = 0;
   status defect_;
+  status (*ask_)(void*) = nullptr;
+  void* whom_ = nullptr;
 };
 
 class join_guest {

@@ -3,9 +3,13 @@
 #pragma once
 
 #include "collectx/process.hpp"
+#include "collectx/rendezvous.hpp"
 #include "collectx/transport/segment.hpp"
 
+#include <unistd.h>
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace collectx {
@@ -14,6 +18,93 @@ inline namespace v0 {
 class loopback_transport : public segment_transport {
  public:
   loopback_transport(segment_transport base) noexcept : segment_transport(std::move(base)) {}
+
+  /// Founds a group of threads that meet at `rendezvous`, laid out as rank 0 asks; returns on every rank when all have come.
+  /// Errors: timeout names a rank that never came, invalid_argument a rank of another process or one that came twice.
+  template <Rendezvous R>
+  static result<loopback_transport> join(R& rendezvous, transport_options const& options = {}) noexcept {
+    int const rank = rendezvous.rank(), size = rendezvous.size();
+    if (size < 1 || rank < 0 || rank >= size) {
+      return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
+    }
+    constexpr nanoseconds years = 100'000'000'000'000'000;  // the clock shall not overflow
+    nanoseconds const deadline = detail::monotonic_now() + (std::min)(nanoseconds{options.join_timeout.count()}, years);
+    result<founding> here = rank == 0 ? found(rendezvous, options) : find(rendezvous, deadline);
+    if (!here) return here.error();
+    result<loopback_transport> joined = sit(rendezvous, *here, deadline);
+    if (joined) joined->keep_join_timeout(options.join_timeout);
+    // Where it has failed, a rank that has read the address may still be about to look there: that reference is never given back.
+    if (rank == 0 && joined) here->drop();
+    rendezvous.conclude();
+    return joined;
+  }
+
+ private:
+  /// What rank 0 shows: where the memory is, in its process.
+  struct founding {
+    std::uint64_t process = 0;
+    std::byte* address = nullptr;
+    detail::segment_layout layout;
+
+    std::uint64_t& users() const noexcept { return reinterpret_cast<detail::board_memory*>(address)->users; }
+    detail::mapping share() const noexcept {
+      detail::mapping memory(address, layout.bytes);
+      memory.count_in(users());
+      return memory;
+    }
+    void drop() const noexcept { detail::shared_word(users()).fetch_sub(1, std::memory_order_acq_rel); }
+  };
+  static_assert(sizeof(founding) <= rendezvous_value::capacity);
+
+  template <class R>
+  static result<founding> found(R& rendezvous, transport_options const& options) noexcept {
+    result<detail::segment_layout> layout = detail::lay_out(rendezvous.size(), options);
+    if (!layout) return layout.error();
+    result<detail::mapping> memory = detail::mapping::anonymous(layout->bytes);
+    if (!memory) return memory.error();
+    founding const here{static_cast<std::uint64_t>(::getpid()), memory->address(), *layout};
+    memory->count_in(here.users());
+    if (status s = rendezvous.put("collectx", rendezvous_value(&here, sizeof here)); !s) return s;
+    detail::mapping const kept = std::move(*memory);
+    detail::shared_word(here.users()).fetch_add(1, std::memory_order_relaxed);
+    return here;
+  }
+
+  template <class R>
+  static result<founding> find(R& rendezvous, nanoseconds deadline) noexcept {
+    result<rendezvous_value> shown = rendezvous.get("collectx", deadline);
+    if (!shown) return shown.error();
+    founding here;
+    std::memcpy(static_cast<void*>(&here), shown->data(), (std::min)(sizeof here, shown->size()));
+    int const rank = rendezvous.rank(), size = rendezvous.size();
+    if (here.process != static_cast<std::uint64_t>(::getpid())) {
+      return status::failure(errc::invalid_argument, rank, "rank %d is not in the process of rank 0, %llu: join by shared_memory", rank,
+                             static_cast<unsigned long long>(here.process));
+    }
+    if (here.layout.size != size) {
+      return status::failure(errc::invalid_configuration, rank, "rank %d joins a group of %d, rank 0 one of %d", rank, size,
+                             here.layout.size);
+    }
+    return here;
+  }
+
+  template <class R>
+  static result<loopback_transport> sit(R& rendezvous, founding const& here, nanoseconds deadline) noexcept {
+    result<segment_transport> base = take_seat(here.share(), here.layout, rendezvous.rank(), process_identity{});
+    if (!base) return base.error();
+    loopback_transport self(std::move(*base));
+    for (int r = 0; r < self.size(); ++r) {
+      while (!self.seated(r)) {
+        if (status s = self.verdict(); !s) return s;
+        if (status s = detail::trouble_of(rendezvous); !s) return self.abort(s);
+        if (detail::monotonic_now() >= deadline) {
+          return self.abort(status::failure(errc::timeout, r, "rank %d of %d never came to join", r, self.size()));
+        }
+        detail::nap(20'000);
+      }
+    }
+    return result<loopback_transport>(std::move(self));
+  }
 };
 
 namespace loopback {

@@ -31,7 +31,7 @@ class patience {
     if (status s = group.verdict(); !s) return s;
     if (polls >= polls_) return wait(group, polls, peer);
     group.announce(-1);
-    relax();
+    if (polls > 0) relax();
     return {};
   }
 

@@ -39,13 +39,15 @@ struct segment_layout {
   std::size_t data = 0;   // offset of the first ring's data areas
   std::size_t bytes = 0;
 
+  /// A lane more than plans have: that of send and recv. Rings are sparse, so it costs nothing before it is used.
+  std::size_t channels() const { return static_cast<std::size_t>(lanes) + 1; }
   std::size_t ring_lines() const { return (static_cast<std::size_t>(slots) + 1) * sizeof(slot_line); }
   std::size_t ring_data() const { return static_cast<std::size_t>(slots) * slot_ring::stride(slot_bytes); }
 
   slot_ring ring(std::byte* base, int from, int to, int lane) const {
     std::size_t const column = static_cast<std::size_t>(to > from ? to - 1 : to);
     std::size_t const pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size - 1) + column;
-    std::size_t const index = pair * static_cast<std::size_t>(lanes) + static_cast<std::size_t>(lane);
+    std::size_t const index = pair * channels() + static_cast<std::size_t>(lane);
     std::byte* const first = base + lines + index * ring_lines();
     slot_line* const line = reinterpret_cast<slot_line*>(first);
     return {line, &line[slots].sequence, base + data + index * ring_data(), slots, slot_bytes};
@@ -70,7 +72,7 @@ inline result<segment_layout> lay_out(int size, transport_options const& options
 
   constexpr std::size_t page = 4096;
   segment_layout layout{size, options.lanes, options.slots, options.slot_bytes};
-  std::size_t const rings = static_cast<std::size_t>(size) * static_cast<std::size_t>(size - 1) * static_cast<std::size_t>(options.lanes);
+  std::size_t const rings = static_cast<std::size_t>(size) * static_cast<std::size_t>(size - 1) * layout.channels();
   std::size_t line_bytes = 0, data_bytes = 0;
   layout.lines = (board_memory::bytes(size) + page - 1) / page * page;
   bool overflow = __builtin_mul_overflow(rings, layout.ring_lines(), &line_bytes);
@@ -160,17 +162,33 @@ class segment_transport {
   void progress() noexcept {}
 
   status idle(int polls, int peer) noexcept {
-    if (orphan_) {
-      return status::failure(errc::invalid_argument, rank_, "this transport belongs to process %llu: a forked child has to join anew",
-                             mark_.pid());
-    }
+    if (orphan_) return not_ours();
     if (patience_.begins_to_wait(board_, polls)) flush_credits();
     return patience_.idle(board_, polls, peer);
   }
   status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : why; }
+  COLLECTX_FORCEINLINE status verdict() noexcept {
+    if (!mark_.here()) return not_ours();
+    return board_.verdict();
+  }
   int blame(int peer) noexcept { return board_.blame(peer); }
+  bool lost(int rank) noexcept { return rank != rank_ && board_.lost(rank); }
   void absent(char* text, std::size_t capacity) noexcept { board_.absent(text, capacity); }
   status conflict(int peer) noexcept { return board_.conflict(peer); }
+
+  status post(char const* key, rendezvous_value const& value) noexcept { return mark_.here() ? board_.post(key, value) : not_ours(); }
+  bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return board_.posted(rank, key, value); }
+  void withdraw(char const* key) noexcept {
+    if (mark_.here()) board_.withdraw(key);
+  }
+  transport_options options() const noexcept {
+    transport_options agreed;
+    agreed.slots = layout_.slots;
+    agreed.slot_bytes = layout_.slot_bytes;
+    agreed.lanes = layout_.lanes;
+    agreed.join_timeout = join_timeout_;
+    return agreed;
+  }
 
   void begin(call_record const& record) noexcept {
     if (!mark_.here()) return disown();
@@ -181,15 +199,18 @@ class segment_transport {
   }
 
  protected:
+  void keep_join_timeout(std::chrono::nanoseconds timeout) noexcept { join_timeout_ = timeout; }
+  bool seated(int rank) const noexcept { return board_.seated(rank); }
+
   /// Takes the seat of `rank` in a segment laid out as `layout`, or says why not.
   static result<segment_transport> take_seat(detail::mapping segment, detail::segment_layout const& layout, int rank,
                                              process_identity const& id) noexcept {
-    std::size_t const ends = static_cast<std::size_t>(layout.size) * static_cast<std::size_t>(layout.lanes);
+    std::size_t const ends = static_cast<std::size_t>(layout.size) * layout.channels();
     result<detail::mapping> channels = detail::mapping::anonymous(ends * (sizeof(sender) + sizeof(receiver)));
     if (!channels) return channels.error();
     segment_transport self(std::move(segment), std::move(*channels), layout, rank);
     for (int peer = 0; peer < layout.size; ++peer) {
-      for (int lane = 0; lane < layout.lanes; ++lane) {
+      for (int lane = 0; lane <= layout.lanes; ++lane) {
         sender* const to = ::new (static_cast<void*>(&self.channel_to(peer, lane))) sender;
         receiver* const from = ::new (static_cast<void*>(&self.channel_from(peer, lane))) receiver;
         if (peer == rank) continue;
@@ -213,7 +234,7 @@ class segment_transport {
         board_(*reinterpret_cast<detail::board_memory*>(segment_.address()), rank, layout.size) {}
 
   std::size_t index(int peer, int lane) const noexcept {
-    return static_cast<std::size_t>(peer) * static_cast<std::size_t>(layout_.lanes) + static_cast<std::size_t>(lane);
+    return static_cast<std::size_t>(peer) * layout_.channels() + static_cast<std::size_t>(lane);
   }
   std::size_t ends() const noexcept { return index(layout_.size, 0); }
   sender* senders() const noexcept { return reinterpret_cast<sender*>(channels_.address()); }
@@ -221,6 +242,11 @@ class segment_transport {
 
   void flush_credits() noexcept {
     for (std::size_t i = 0; i < ends(); ++i) receivers()[i].flush();
+  }
+
+  [[gnu::noinline]] status not_ours() const noexcept {
+    return status::failure(errc::invalid_argument, rank_, "this transport belongs to process %llu: a forked child has to join anew",
+                           mark_.pid());
   }
 
   /// A child that wrote into its parent's rings would corrupt the whole group.
@@ -237,6 +263,7 @@ class segment_transport {
   detail::segment_layout layout_;
   int rank_ = 0;
   bool orphan_ = false;
+  std::chrono::nanoseconds join_timeout_ = transport_options{}.join_timeout;
   detail::board board_;
   detail::patience patience_;
   detail::fork_mark mark_ = detail::fork_mark::take();

@@ -88,7 +88,9 @@ class shared_memory_transport : public segment_transport {
     mine.memory = options.memory;
     constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
     mine.patience = (std::min)(options.join_timeout.count(), years);
-    return join_as(rendezvous, mine);
+    result<shared_memory_transport> joined = join_as(rendezvous, mine);
+    if (joined) joined->keep_join_timeout(options.join_timeout);
+    return joined;
   }
 
   /// What `join` says of itself is a parameter here, so that a test can play another build.
@@ -134,7 +136,9 @@ class shared_memory_transport : public segment_transport {
   template <class R>
   static result<shared_memory_transport> as_host(detail::join_host& host, detail::hello const& mine, concluded<R>& guard) noexcept {
     transport_options agreed;
+    host.watch([](void* r) { return detail::trouble_of(*static_cast<R*>(r)); }, &guard.rendezvous);
     if (status s = host.gather(agreed); !s) return s;
+    host.watch(nullptr, nullptr);  // from here on they are heard, or their end is
     auto refuse = [&](status const& why) -> status {
       host.tell(detail::verdict::of(why));
       return why;

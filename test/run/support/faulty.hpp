@@ -155,7 +155,7 @@ struct any_receiver {
 class faulty_transport {
  public:
   explicit faulty_transport(cx::hostile_transport base) : base_(base) {
-    senders_.resize(static_cast<std::size_t>(size() * lanes()));
+    senders_.resize(static_cast<std::size_t>(size() * (lanes() + 1)));
     receivers_.resize(senders_.size());
   }
 
@@ -164,13 +164,19 @@ class faulty_transport {
   int lanes() const { return base_.lanes(); }
   int slots() const { return base_.slots(); }
   std::size_t slot_bytes() const { return base_.slot_bytes(); }
-  any_sender& channel_to(int peer, int lane) { return senders_[static_cast<std::size_t>(peer * lanes() + lane)]; }
-  any_receiver& channel_from(int peer, int lane) { return receivers_[static_cast<std::size_t>(peer * lanes() + lane)]; }
+  any_sender& channel_to(int peer, int lane) { return senders_[static_cast<std::size_t>(peer * (lanes() + 1) + lane)]; }
+  any_receiver& channel_from(int peer, int lane) { return receivers_[static_cast<std::size_t>(peer * (lanes() + 1) + lane)]; }
   cx::nanoseconds now() const { return base_.now(); }
   void progress() { base_.progress(); }
   cx::status idle(int polls, int peer) { return base_.idle(polls, peer); }
   cx::status abort(cx::status const& why) { return base_.abort(why); }
+  cx::status verdict() { return base_.verdict(); }
   int blame(int peer) { return base_.blame(peer); }
+  bool lost(int rank) { return base_.lost(rank); }
+  cx::status post(char const* key, cx::rendezvous_value const& value) { return base_.post(key, value); }
+  bool posted(int rank, char const* key, cx::rendezvous_value& value) { return base_.posted(rank, key, value); }
+  void withdraw(char const* key) { base_.withdraw(key); }
+  cx::hostile_options options() const { return base_.options(); }
   void absent(char* text, std::size_t capacity) { base_.absent(text, capacity); }
   cx::status conflict(int peer) { return base_.conflict(peer); }
   void begin(cx::call_record const& record) { base_.begin(record); }
@@ -192,7 +198,7 @@ class faulty_group {
     for (int r = 0; r < group.size(); ++r) transports.push_back(std::make_unique<faulty_transport>(*group.transport(r)));
     for (auto& t : transports)
       for (int peer = 0; peer < group.size(); ++peer)
-        for (int lane = 0; lane < options.lanes && peer != t->rank(); ++lane) connect(*t, peer, lane, planted);
+        for (int lane = 0; lane <= options.lanes && peer != t->rank(); ++lane) connect(*t, peer, lane, planted);
   }
 
   std::vector<std::unique_ptr<faulty_transport>> transports;
