@@ -2,10 +2,10 @@
 #
 #   floor 0  config status chunk                                       <- nothing of ours above
 #   floor 1  schedule combine collective transport reduction           <- 0
-#            rendezvous process arguments
+#            rendezvous process arguments network
 #   floor 2  algo/ transport/ reduce/ model/ rendezvous/               <- 0-1 and its own folder
 #   floor 3  exec/                                                     <- 0-1, model/, reduce/*kernels*
-#   floor 4  communicator plan_cache                                   <- 0-3
+#   floor 4  communicator plan_cache pending tasks planned_call calls split <- 0-3
 #   floor 5  launch, model/tuner                                       <- 0-4
 #   floor 6  collectx.hpp                                              <- 0-5, and reaches all of them
 #   annex    *.cuh, transport/libfabric, rendezvous/pmix and mpi       <- included by name, by no .hpp
@@ -32,9 +32,9 @@ function(place_of header result)
     set(place annex)
   elseif(header MATCHES "^(config|status|chunk)\\.hpp$")
     set(place floor0)
-  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process|rendezvous|arguments)\\.hpp$")
+  elseif(header MATCHES "^(schedule|combine|collective|transport|reduction|process|rendezvous|arguments|network)\\.hpp$")
     set(place floor1)
-  elseif(header MATCHES "^(communicator|plan_cache)\\.hpp$")
+  elseif(header MATCHES "^(communicator|plan_cache|pending|planned_call|tasks|calls|split)\\.hpp$")
     set(place floor4)
   elseif(header MATCHES "^(launch|model/tuner)\\.hpp$")
     set(place floor5)

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "processes.hpp"
+#include "support/promises.hpp"
 
 #include <sys/stat.h>
 #include <algorithm>
@@ -20,29 +21,7 @@ namespace cx = collectx;
 
 namespace {
 
-cx::rendezvous_value value(std::string const& text) { return {text.data(), text.size()}; }
-std::string text(cx::rendezvous_value const& v) { return {reinterpret_cast<char const*>(v.data()), v.size()}; }
-
-cx::nanoseconds in(std::int64_t ms) { return cx::detail::monotonic_now() + ms * 1'000'000; }
-
-/// What every Rendezvous promises, between two ranks.
-template <class R>
-void keeps_its_promises(R& a, R& b) {
-  CHECK(a.get("k", in(0)).error().code() == cx::errc::timeout);
-  CHECK(a.put("k", value("one")).ok());
-  CHECK(text(*b.get("k", in(0))) == "one");
-  CHECK(b.put("k", value("two")).code() == cx::errc::busy);
-  CHECK(b.put("other", value(std::string(256, '\xff'))).ok());
-  CHECK(text(*a.get("other", in(0))) == std::string(256, '\xff'));
-  CHECK(text(*a.get("k", in(0))) == "one");
-  a.conclude();
-  CHECK(b.get("k", in(0)).error().code() == cx::errc::timeout);
-  CHECK(text(*a.get("other", in(0))) == std::string(256, '\xff'));
-  CHECK(b.put("k", value("two")).ok());
-  CHECK(text(*a.get("k", in(0))) == "two");
-  b.conclude();
-  CHECK(a.get("other", in(0)).error().code() == cx::errc::timeout);
-}
+using support::in, support::keeps_its_promises, support::text, support::value;
 
 auto in_file(processes::scratch const& place, int rank, int size) { return cx::file_rendezvous::create(place.file().c_str(), rank, size); }
 
