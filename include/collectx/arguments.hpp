@@ -61,11 +61,17 @@ struct moves_only {
   }
 };
 
+/// The sentence of who is in no group.
+[[gnu::noinline]] inline status no_member() {
+  return status::failure(errc::invalid_argument, -1, "this communicator is empty: its group was made without this rank");
+}
 inline status is_rank(int root, int size, int rank) {
   if (root >= 0 && root < size) return {};
+  if (size == 0) return no_member();
   return status::failure(errc::invalid_argument, rank, "root %d is not in a group of %d ranks", root, size);
 }
 inline status divides(std::size_t elements, int size, int rank) {
+  if (size == 0) return no_member();
   if (elements % static_cast<std::size_t>(size) == 0) return {};
   return status::failure(errc::invalid_argument, rank, "%zu elements in place are no equal shares for %d ranks", elements, size);
 }
@@ -79,6 +85,7 @@ struct shape_of_call {
 
   template <Collective C, class T>
   status fit(C const& collective, int size, int rank, std::span<T const> in, std::span<T> out) {
+    if (size == 0) return no_member();
     chunks const before = collective.input(size, rank), after = collective.output(size, rank);
     std::size_t const ins = static_cast<std::size_t>(before.count), outs = static_cast<std::size_t>(after.count);
     // Who has no part in one of the buffers may pass anything for it, but a broadcast's receivers learn the count from their output.

@@ -1,212 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The user's door: a group of ranks and its collectives, over any transport.
+/// The user's door: a group of ranks, its collectives and messages, over any transport.
 ///
-/// One call at a time per communicator, from any thread; a second at the same time is `errc::busy`. All ranks make the same calls in the
-/// same order. A failed collective poisons its communicator: every later call returns the first failure.
+/// One call at a time per communicator, from any thread; a second at the same time is `errc::busy`. All ranks make the same collective
+/// calls in the same order. A failed call poisons its communicator: every later call returns the first failure, and `shrink` goes on
+/// without those that died.
 #pragma once
 
-#include "collectx/algo/automatic.hpp"
-#include "collectx/arguments.hpp"
-#include "collectx/exec/drive.hpp"
-#include "collectx/plan_cache.hpp"
-#include "collectx/reduce/functors.hpp"
+#include "collectx/calls.hpp"
+#include "collectx/planned_call.hpp"
+#include "collectx/split.hpp"
+#include "collectx/tasks.hpp"
 
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace collectx {
 inline namespace v0 {
 
-struct call_options {
-  std::chrono::nanoseconds timeout{0};  ///< longest wait without progress; 0: COLLECTX_TIMEOUT seconds, or 5 minutes
+namespace detail {
+
+/// Takes the arguments of collective calls, to make plans of them.
+template <Transport Tr>
+class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>> {
+ public:
+  call_planner(std::shared_ptr<member<Tr>> const& whose, int rank, int size) : member_(whose), rank_(rank), size_(size) {}
+
+ private:
+  friend class collective_calls<call_planner<Tr>, planned_call<Tr>>;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::uint8_t* token() { return &member_->token; }
+
+  template <class Named, Collective C, class A, Schedule S, class T, class Op>
+  planned_call<Tr> perform(C const& collective, A const&, S const& schedule, shape_of_call const& call, T const* in, T* out, Op const& op,
+                           char const* operation, call_options const& options) {
+    turn const held(member_->busy);
+    if (!held.mine) return member_->busy_elsewhere();
+    call_kind const kind = call_kind::of<Named, A>(operation);
+    auto* const cached = member_->plans.find(schedule, collective, kind);
+    if (cached == nullptr) return member_->plans.refusal(schedule, collective, kind);
+    exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, 0};
+    auto task = std::make_unique<collective_task<Tr, T, Op>>(*member_, *cached, memory, call.count_given, op);
+    return {member_, std::move(task), options};
+  }
+
+  std::shared_ptr<member<Tr>> member_;
+  int rank_, size_;
 };
+
+}  // namespace detail
 
 /// @tparam Tr  the wire: loopback_transport, shared_memory_transport, ...
 template <Transport Tr>
-class communicator {
+class communicator : public detail::collective_calls<communicator<Tr>, status> {
  public:
-  explicit communicator(Tr transport) : state_(std::make_unique<state>(std::move(transport))) {}
-
-  int rank() const { return state_->transport.rank(); }
-  int size() const { return state_->transport.size(); }
-  Tr& transport() { return state_->transport; }
-
-  /// Every rank ends with op over all ranks' `in`, in rank order where `op` is not commutative.
-  /// in: count elements on every rank; out: count elements; the same memory or disjoint.
-  template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> status all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {},
-                                                    call_options const& options = {}) {
-    return reducing(collectx::all_reduce{}, view_const(in), view(out), op, algorithm, options);
-  }
-  template <class T, class Op, class A = algo::automatic>
-  status all_reduce(in_place<T> both, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
-    return reducing(collectx::all_reduce{}, std::span<T const>(both.data), both.data, op, algorithm, options);
+  explicit communicator(Tr transport)
+      : member_(std::make_shared<detail::member<Tr>>(std::move(transport))),
+        rank_(member_->transport.rank()),
+        size_(member_->transport.size()) {}
+  communicator(communicator&& other) noexcept
+      : member_(std::move(other.member_)), rank_(std::exchange(other.rank_, -1)), size_(std::exchange(other.size_, 0)) {}
+  communicator& operator=(communicator&& other) noexcept {
+    std::swap(member_, other.member_);
+    std::swap(rank_, other.rank_);
+    std::swap(size_, other.size_);
+    return *this;
   }
 
-  /// Rank r ends with block r of op over all ranks' `in`. in: size() * count elements, block after block; out: count elements.
-  /// In place: size() * count elements; the result is in slot r, the rest stays as it was.
-  template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> status reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {},
-                                                        call_options const& options = {}) {
-    return reducing(collectx::reduce_scatter{}, view_const(in), view(out), op, algorithm, options);
+  int rank() const { return rank_; }  ///< -1 in an empty communicator
+  int size() const { return size_; }  ///< 0 in an empty communicator: a split left this rank out, or it has been moved from
+  /// @pre size() > 0
+  Tr& transport() { return member_->transport; }
+
+  /// Sends `out` to rank `to`, whose recv is for as many elements of the same type. Messages between two ranks match in order. Returns when
+  /// `out` may be changed: a short message is on its way before the receiver asks for it, a long one waits for it.
+  template <Elements Out>
+  status send(Out&& out, int to, call_options const& options = {}) {
+    return transfer(outgoing(view_const(out), to), options);
   }
-  template <class T, class Op, class A = algo::automatic>
-  status reduce_scatter(in_place<T> both, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
-    if (status s = detail::divides(both.data.size(), size(), rank()); !s) return s;
-    return reducing(collectx::reduce_scatter{}, std::span<T const>(both.data), own_slot(both.data), op, algorithm, options);
+  /// Receives from rank `from` what it sends, as many elements as `in` has.
+  template <Elements In>
+  status recv(In&& in, int from, call_options const& options = {}) {
+    return transfer(incoming(view(in), from), options);
+  }
+  /// Both at once: neither waits for the other. To oneself and from oneself it is a copy.
+  template <Elements Out, Elements In>
+  status send_recv(Out&& out, int to, In&& in, int from, call_options const& options = {}) {
+    return transfer(both(outgoing(view_const(out), to), incoming(view(in), from)), options);
   }
 
-  /// Every rank ends with all ranks' `in`, in rank order. in: count elements; out: size() * count elements.
-  /// In place: size() * count elements; each rank's own are in slot r before.
-  template <Elements In, Elements Out, class A = algo::automatic>
-  requires same_elements<In, Out> status all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
-    return moving(collectx::all_gather{}, view_const(in), view(out), algorithm, options);
+  /// A call made ready, to be started again and again and to be under way beside others. Takes what the call of that name takes; options
+  /// are those of its waits. What cannot be called is said by start().
+  template <class... What>
+  planned_call<Tr> plan_all_reduce(What&&... what) {
+    return planner().all_reduce(std::forward<What>(what)...);
   }
-  template <class T, class A = algo::automatic>
-  status all_gather(in_place<T> both, A const& algorithm = {}, call_options const& options = {}) {
-    if (status s = detail::divides(both.data.size(), size(), rank()); !s) return s;
-    return moving(collectx::all_gather{}, std::span<T const>(own_slot(both.data)), both.data, algorithm, options);
+  template <class... What>
+  planned_call<Tr> plan_reduce_scatter(What&&... what) {
+    return planner().reduce_scatter(std::forward<What>(what)...);
+  }
+  template <class... What>
+  planned_call<Tr> plan_all_gather(What&&... what) {
+    return planner().all_gather(std::forward<What>(what)...);
+  }
+  template <class... What>
+  planned_call<Tr> plan_broadcast(What&&... what) {
+    return planner().broadcast(std::forward<What>(what)...);
+  }
+  template <class... What>
+  planned_call<Tr> plan_reduce(What&&... what) {
+    return planner().reduce(std::forward<What>(what)...);
+  }
+  template <class... What>
+  planned_call<Tr> plan_barrier(What&&... what) {
+    return planner().barrier(std::forward<What>(what)...);
+  }
+  template <Elements Out>
+  planned_call<Tr> plan_send(Out&& out, int to, call_options const& options = {}) {
+    return plan_transfer(outgoing(view_const(out), to), options);
+  }
+  template <Elements In>
+  planned_call<Tr> plan_recv(In&& in, int from, call_options const& options = {}) {
+    return plan_transfer(incoming(view(in), from), options);
+  }
+  template <Elements Out, Elements In>
+  planned_call<Tr> plan_send_recv(Out&& out, int to, In&& in, int from, call_options const& options = {}) {
+    return plan_transfer(both(outgoing(view_const(out), to), incoming(view(in), from)), options);
   }
 
-  /// Every rank ends with the root's `both`: count elements on every rank.
-  template <Elements Both, class A = algo::automatic>
-  status broadcast(Both&& both, int root, A const& algorithm = {}, call_options const& options = {}) {
-    if (status s = detail::is_rank(root, size(), rank()); !s) return s;
-    auto const all = view(both);
-    return moving(collectx::broadcast{root}, constant(all), all, algorithm, options);
+  /// One new communicator for the ranks of each color, in the order of their keys, then of their ranks here. A negative color: this rank
+  /// gets an empty one. All ranks call it. The new one owns nothing of this one, and may outlive it. The options' timeout is also the time
+  /// that a group has to come together (else the transport's join_timeout).
+  template <std::integral Color>
+  result<communicator> split(Color color, std::int64_t key = 0, call_options const& options = {}) {
+    bool const fits = std::in_range<std::int64_t>(color);
+    detail::ballot const mine{fits ? static_cast<std::int64_t>(color) : -1, key, 0};
+    result<communicator> made = divide(mine, options);
+    if (fits || !made) return made;
+    return status::failure(errc::invalid_argument, rank_, "rank %d: a color beyond 63 bits; this rank is in no group", rank_);
   }
+  /// A new communicator for these ranks, in this order; the others get an empty one. All ranks call it, with the same list.
+  template <Elements Ranks>
+  result<communicator> subgroup(Ranks&& ranks, call_options const& options = {}) {
+    std::span<int const> const list = view_const(ranks);
+    if (status s = detail::are_ranks(list, size_, rank_); !s) return s;
+    detail::ballot mine{-1, 0, detail::hash_of(list)};
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i] == rank_) mine = {0, static_cast<std::int64_t>(i), mine.list};
+    return divide(mine, options);
+  }
+  /// A new communicator of the same ranks, whose calls do not mix with those here. All ranks call it.
+  result<communicator> duplicate(call_options const& options = {}) { return split(0, rank_, options); }
 
-  /// The root ends with op over all ranks' `in`: count elements on every rank. out: count elements on the root; elsewhere not looked at
-  /// (it may be empty) and not written. In place: on the root only.
-  template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> status reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {},
-                                                call_options const& options = {}) {
-    if (status s = detail::is_rank(root, size(), rank()); !s) return s;
-    auto const result = view(out);
-    return reducing(collectx::reduce{root}, view_const(in), rank() == root ? result : result.first(0), op, algorithm, options);
-  }
-  template <class T, class Op, class A = algo::automatic>
-  status reduce(in_place<T> both, Op const& op, int root, A const& algorithm = {}, call_options const& options = {}) {
-    if (status s = detail::is_rank(root, size(), rank()); !s) return s;
-    if (rank() != root) {
-      return status::failure(errc::invalid_argument, rank(), "reduce: in_place on rank %d, but the root is %d: pass input and output there",
-                             rank(), root);
+  /// A new communicator without the ranks that are named, in the same order. Works where this one has failed. All that are not named call
+  /// it, with the same ranks in any order; nobody waits for those that are named. What fails here may be tried again with better knowledge.
+  template <Elements Ranks>
+  result<communicator> shrink(Ranks&& dead, call_options const& options = {}) {
+    if (size_ == 0) return detail::no_member();
+    detail::turn const held(member_->busy);
+    if (!held.mine) return member_->busy_elsewhere();
+    std::span<int const> const named = view_const(dead);
+    if (status s = detail::are_ranks(named, size_, rank_); !s) return s;
+    std::vector<int> gone(named.begin(), named.end()), members;
+    std::sort(gone.begin(), gone.end());
+    for (int r = 0; r < size_; ++r)
+      if (!std::binary_search(gone.begin(), gone.end(), r)) members.push_back(r);
+    if (std::binary_search(gone.begin(), gone.end(), rank_)) {
+      return status::failure(errc::invalid_argument, rank_, "rank %d names itself among the dead", rank_);
     }
-    return reducing(collectx::reduce{root}, std::span<T const>(both.data), both.data, op, algorithm, options);
+    int const attempt = ++member_->foundings;
+    Tr& wire = member_->transport;
+    if (status s = detail::agree_on_dead(wire, gone, attempt, member_->patience(options)); !s) return s;
+    char name[16];
+    std::snprintf(name, sizeof name, "k%d", attempt);
+    result<Tr> made = detail::found(wire, members, name, true, options);
+    if (!made) return made.error();
+    return communicator(std::move(*made));
   }
 
-  /// Returns when all ranks have called it.
-  template <class A = algo::automatic>
-  status barrier(A const& algorithm = {}, call_options const& options = {}) {
-    std::uint8_t token = 0;
-    return reducing(collectx::all_reduce{}, std::span<std::uint8_t const>(&token, 1), std::span<std::uint8_t>(&token, 1), sum{}, algorithm,
-                    options);
+  /// The ranks that are known to be dead or gone, ascending. Costs microseconds per rank.
+  std::vector<int> lost() {
+    std::vector<int> ranks;
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && member_->transport.lost(r)) ranks.push_back(r);
+    return ranks;
   }
 
   /// Ends the calls of all ranks; from any thread. The first report of the group wins and is returned.
-  status abort(status const& why = {}) { return state_->transport.abort(why); }
+  status abort(status const& why = {}) {
+    if (size_ == 0) return detail::no_member();
+    return member_->transport.abort(why);
+  }
 
  private:
-  struct state {
-    explicit state(Tr wire) : transport(std::move(wire)), plans(transport) {
-      char const* const text = std::getenv("COLLECTX_TIMEOUT");
-      double const seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
-      if (seconds > 0 && seconds < 1e9) timeout = static_cast<nanoseconds>(seconds * 1e9);
-    }
-    Tr transport;
-    detail::plan_cache<Tr> plans;
-    std::uint64_t sequence = 0;
-    nanoseconds timeout = nanoseconds{300} * 1'000'000'000;
-    std::atomic<bool> busy{false};
-    status failure;
-  };
-  /// Holds the communicator for one call.
-  struct turn {
-    std::atomic<bool>& busy;
-    bool mine;
-    explicit turn(std::atomic<bool>& b) : busy(b), mine(!b.exchange(true, std::memory_order_acquire)) {}
-    turn(turn const&) = delete;
-    turn& operator=(turn const&) = delete;
-    ~turn() {
-      if (mine) busy.store(false, std::memory_order_release);
-    }
-  };
+  friend class detail::collective_calls<communicator<Tr>, status>;
+  communicator() = default;
 
-  template <class T>
-  static std::span<T const> constant(std::span<T> s) {
-    return s;
-  }
-  template <class T>
-  std::span<T> own_slot(std::span<T> all) const {
-    std::size_t const count = all.size() / static_cast<std::size_t>(size());
-    return all.subspan(static_cast<std::size_t>(rank()) * count, count);
-  }
-
-  template <Collective C, class T, class Op, class A>
-  status reducing(C const& collective, std::span<T const> in, std::span<T> out, Op const& op, A const& algorithm,
-                  call_options const& options) {
-    static_assert(
-        Reduction<Op, T>,
-        "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
-    detail::shape_of_call call;
-    if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
-    auto const with = [&](auto const& family) {
-      constexpr bool ordered = !is_commutative_v<Op, T>;
-      auto const schedule = detail::schedule_for<ordered>(family, collective);
-      return execute<T>(collective, family, schedule, call, in.data(), out.data(), op, reduction_name<Op>(), options);
-    };
-    return dispatch<!is_commutative_v<Op, T>>(collective, algorithm, call.total_bytes, with);
-  }
-
-  template <Collective C, class T, class A>
-  status moving(C const& collective, std::span<T const> in, std::span<T> out, A const& algorithm, call_options const& options) {
-    static_assert(std::is_trivially_copyable_v<T>, "collectx: elements travel as bytes, so their type must be trivially copyable");
-    detail::shape_of_call call;
-    if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
-    call.in_bytes(sizeof(T));
-    auto const with = [&](auto const& family) {
-      return execute<T>(collective, family, schedule_of(family, collective), call, reinterpret_cast<std::byte const*>(in.data()),
-                        reinterpret_cast<std::byte*>(out.data()), detail::moves_only{}, "", options);
-    };
-    return dispatch<false>(collective, algorithm, call.total_bytes, with);
-  }
-
-  template <bool Ordered, Collective C, class A, class F>
-  status dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
-    if constexpr (std::is_same_v<A, algo::automatic>)
-      return algo::with_choice<Ordered>(collective, size(), bytes, with);
-    else
-      return with(algorithm);
-  }
+  std::uint8_t* token() { return &member_->token; }
+  detail::call_planner<Tr> planner() { return {member_, rank_, size_}; }
 
   template <class Named, Collective C, class A, Schedule S, class T, class Op>
-  status execute(C const& collective, A const&, S const& schedule, detail::shape_of_call const& call, T const* in, T* out, Op const& op,
+  status perform(C const& collective, A const&, S const& schedule, detail::shape_of_call const& call, T const* in, T* out, Op const& op,
                  char const* operation, call_options const& options) {
-    state& mine = *state_;
-    turn const held(mine.busy);
-    if (!held.mine) return status::failure(errc::busy, rank(), "another call is under way on this communicator of rank %d", rank());
-    if (!mine.failure.ok()) return mine.failure;
+    detail::member<Tr>& mine = *member_;
+    detail::turn const held(mine.busy);
+    if (!held.mine) return mine.busy_elsewhere();
+    if (!mine.fit()) return mine.failure;
     detail::call_kind const kind = detail::call_kind::of<Named, A>(operation);
     auto* const cached = mine.plans.find(schedule, collective, kind);
     if (cached == nullptr) return mine.plans.refusal(schedule, collective, kind);
-
-    ++mine.sequence;
-    call_record& record = cached->record;
-    record.sequence = mine.sequence;
-    record.count = call.count_given;
-    record.tag = detail::tag_of(cached->identity, record.count, record.sequence);
-    exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, record.tag};
-    exec::run<Tr, T, Op> run(cached->bound, mine.transport, memory, op);
-    if (!run.fits()) {
-      return status::failure(errc::invalid_configuration, rank(),
-                             "slots of %zu bytes cannot hold %d elements of %zu bytes, which %.40s sends at once: raise slot_bytes",
-                             mine.transport.slot_bytes(), cached->bound.content().largest_message, sizeof(T), record.what);
+    exec::buffers<T> memory{in, call.input_origin, out, call.output_origin, call.count, 0};
+    if (!mine.line.empty()) [[unlikely]] {
+      detail::collective_task<Tr, T, Op> task(mine, *cached, memory, call.count_given, op);
+      return mine.through(task, mine.patience(options));
     }
-    mine.transport.begin(record);
-    nanoseconds const timeout = options.timeout.count() > 0 ? options.timeout.count() : mine.timeout;
-    status const s = exec::drive(run, mine.transport, record, timeout);
+
+    memory.tag = cached->stamp(++mine.sequence, call.count_given);
+    exec::run<Tr, T, Op> run(cached->bound, mine.transport, memory, op);
+    if (!run.fits()) return cached->too_large(mine.transport, sizeof(T));
+    mine.transport.begin(cached->record);
+    status const s = exec::drive(run, mine.transport, cached->record, mine.patience(options));
     if (s.ok())
       mine.transport.end();
     else
@@ -214,7 +233,65 @@ class communicator {
     return s;
   }
 
-  std::unique_ptr<state> state_;
+  detail::letters outgoing(auto out, int to) const { return detail::letters::sent(out, to); }
+  detail::letters incoming(auto in, int from) const { return detail::letters::received(in, from); }
+  static detail::letters both(detail::letters const& out, detail::letters const& in) { return {out.out, out.from, in.in, in.to}; }
+
+  status transfer(detail::letters what, call_options const& options) {
+    if (status s = what.fit(rank_, size_); !s) return s;
+    detail::member<Tr>& mine = *member_;
+    detail::turn const held(mine.busy);
+    if (!held.mine) return mine.busy_elsewhere();
+    if (!mine.fit()) return mine.failure;
+    if (!mine.line.empty() || what.to_self(rank_)) [[unlikely]] {
+      detail::transfer_task<Tr> task(mine, what);
+      return mine.through(task, mine.patience(options));
+    }
+    bool const sends = what.out.peer >= 0, receives = what.in.peer >= 0;
+    if (sends) what.out.number = ++mine.mail_of(what.out.peer).sent;
+    if (receives) what.in.number = ++mine.mail_of(what.in.peer).received;
+    status s;
+    if (!receives) {
+      exec::sending<Tr> run(mine.transport, what.out, what.from);
+      s = mine.carry(run, options);
+    } else if (!sends) {
+      exec::receiving<Tr> run(mine.transport, what.in, what.to);
+      s = mine.carry(run, options);
+    } else {
+      exec::exchanging<Tr> run({mine.transport, what.out, what.from}, {mine.transport, what.in, what.to});
+      s = mine.carry(run, options);
+    }
+    if (sends) mine.mail_of(what.out.peer).sent_ended = what.out.number;
+    if (receives) mine.mail_of(what.in.peer).received_ended = what.in.number;
+    return s;
+  }
+  planned_call<Tr> plan_transfer(detail::letters const& what, call_options const& options) {
+    if (status s = what.fit(rank_, size_); !s) return s;
+    return {member_, std::make_unique<detail::transfer_task<Tr>>(*member_, what), options};
+  }
+
+  result<communicator> divide(detail::ballot const& mine, call_options const& options) {
+    std::vector<detail::ballot> all(static_cast<std::size_t>(size_));
+    std::span<detail::ballot const> const one(&mine, 1);
+    if (status s = this->moving(collectx::all_gather{}, one, std::span(all), algo::automatic{}, options, "for split"); !s) return s;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r].list == mine.list) continue;
+      return status::failure(errc::mismatch, static_cast<int>(r), "rank %d and rank %d call subgroup with different lists of ranks", rank_,
+                             static_cast<int>(r));
+    }
+    if (mine.color < 0) return communicator();
+    detail::turn const held(member_->busy);
+    if (!held.mine) return member_->busy_elsewhere();
+    char name[16];
+    std::snprintf(name, sizeof name, "s%llx", static_cast<unsigned long long>(member_->sequence) & 0xffffffffffffu);
+    std::vector<int> const members = detail::members_of(all, mine.color);
+    result<Tr> made = detail::found(member_->transport, members, name, false, options);
+    if (!made) return made.error();
+    return communicator(std::move(*made));
+  }
+
+  std::shared_ptr<detail::member<Tr>> member_;
+  int rank_ = -1, size_ = 0;
 };
 
 }  // namespace v0

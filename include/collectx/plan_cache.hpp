@@ -86,6 +86,18 @@ class plan_cache {
 
     entry(void const* tag, call_kind const& k, exec::plan&& plan, Tr& transport) : type(tag), kind(k), bound(std::move(plan), transport) {}
     virtual ~entry() = default;
+
+    /// Makes the record that of call `sequence`; gives the tag of its messages.
+    std::uint32_t stamp(std::uint64_t sequence, std::uint64_t count) {
+      record.sequence = sequence;
+      record.count = count;
+      return record.tag = tag_of(identity, count, sequence);
+    }
+    [[gnu::noinline]] status too_large(Tr const& transport, std::size_t element_bytes) const {
+      return status::failure(errc::invalid_configuration, transport.rank(),
+                             "slots of %zu bytes cannot hold %d elements of %zu bytes, which %.40s sends at once: raise slot_bytes",
+                             transport.slot_bytes(), bound.content().largest_message, element_bytes, record.what);
+    }
   };
 
   explicit plan_cache(Tr& transport) : transport_(transport) {}

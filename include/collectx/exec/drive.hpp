@@ -12,16 +12,32 @@ namespace detail {
 
 /// The deadline has passed: the sentence says where this rank stood, and blames the rank at the end of the chain of waits.
 template <class Run, Transport Tr>
-[[gnu::noinline]] status timed_out(Run const& run, Tr& transport, call_record const& record, nanoseconds waited) {
+[[gnu::noinline]] status call_is_late(Run const& run, Tr& transport, call_record const& record, nanoseconds waited) {
   int const culprit = transport.blame(run.peer());
   char absent[80];
   transport.absent(absent, sizeof absent);
-  return transport.abort(status::failure(errc::timeout, culprit,
-                                         "timeout: rank %d waited %.3f s for rank %d in %.40s, call %llu, step %d, chunk %d; the waits end "
-                                         "at rank %d; not yet in this call: %s",
-                                         transport.rank(), static_cast<double>(waited) * 1e-9, run.peer(), record.what,
-                                         static_cast<unsigned long long>(record.sequence), run.step(), run.chunk(), culprit,
-                                         *absent != 0 ? absent : "none"));
+  return status::failure(errc::timeout, culprit,
+                         "timeout: rank %d waited %.3f s for rank %d in %.40s, call %llu, step %d, chunk %d; the waits end "
+                         "at rank %d; not yet in this call: %s",
+                         transport.rank(), static_cast<double>(waited) * 1e-9, run.peer(), record.what,
+                         static_cast<unsigned long long>(record.sequence), run.step(), run.chunk(), culprit,
+                         *absent != 0 ? absent : "none");
+}
+
+template <class Run, Transport Tr>
+[[gnu::noinline]] status timed_out(Run const& run, Tr& transport, call_record const& record, nanoseconds waited) {
+  if constexpr (requires { run.late(transport, waited); })
+    return transport.abort(run.late(transport, waited));
+  else
+    return transport.abort(call_is_late(run, transport, record, waited));
+}
+
+template <class Run, Transport Tr>
+[[gnu::noinline]] status differing(Run const& run, Tr& transport) {
+  if constexpr (requires { run.conflict(transport); })
+    return transport.abort(run.conflict(transport));
+  else
+    return transport.conflict(run.peer());
 }
 
 }  // namespace detail
@@ -29,6 +45,9 @@ template <class Run, Transport Tr>
 /// From here on the number of polls goes round within the last 128: a wait may be long.
 inline constexpr int many_polls = 1 << 30;
 
+/// A run is what `exec::run` is: advance(), and where it is stuck or in conflict peer(), step() and chunk(). One that is no collective call
+/// says itself what is wrong: late(transport, waited), conflict(transport).
+///
 /// Advances `run` until it is done, the group fails, or it has been stuck for `timeout`. Every wait looks at the group's verdict.
 template <class Run, Transport Tr>
 status drive(Run& run, Tr& transport, call_record const& record, nanoseconds timeout) {
@@ -36,7 +55,7 @@ status drive(Run& run, Tr& transport, call_record const& record, nanoseconds tim
   for (int polls = 0;;) {
     progress const p = run.advance();
     if (p == progress::done) return {};
-    if (p == progress::conflict) return transport.conflict(run.peer());
+    if (p == progress::conflict) return detail::differing(run, transport);
     if (p == progress::moved) {
       polls = 0;
       since = -1;

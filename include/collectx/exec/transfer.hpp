@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One message from one rank to one other, of any size, as state machines that do what can be done now: what send and recv consist of.
+///
+/// It goes over the lane that no plan uses. Its first piece begins with a header that says how long it is and of what, so that ranks which
+/// disagree hear of it; a small message is one piece, in one cache line where it can be.
+#pragma once
+
+#include "collectx/exec/run.hpp"
+#include "collectx/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+namespace collectx {
+inline namespace v0 {
+namespace exec {
+
+/// What a message consists of, alike in every build: kind and bytes of its elements.
+struct element_type {
+  std::uint32_t code = 0;
+
+  template <class T>
+  static constexpr element_type of() {
+    constexpr std::uint32_t whole = !std::is_integral_v<T> ? 0 : std::is_signed_v<T> ? 3 : 4;
+    constexpr std::uint32_t kind = std::is_same_v<T, bool> ? 1 : std::is_floating_point_v<T> ? 2 : whole;
+    return {kind << 28 | (static_cast<std::uint32_t>(sizeof(T)) & 0xfffffffu)};
+  }
+  constexpr std::uint32_t bytes() const { return code & 0xfffffffu; }
+  /// "400 bytes (100 float32)"
+  void describe(std::uint64_t total, char* text, std::size_t capacity) const {
+    constexpr char const* names[] = {"elements of", "bool", "float", "int", "uint"};
+    std::uint32_t const kind = code >> 28 < 5 ? code >> 28 : 0, width = kind < 2 ? bytes() : bytes() * 8;
+    unsigned long long const all = total, count = bytes() == 0 ? 0 : total / bytes();
+    if (kind == 1)
+      std::snprintf(text, capacity, "%llu bytes (%llu bool)", all, count);
+    else
+      std::snprintf(text, capacity, "%llu bytes (%llu %s%s%u)", all, count, names[kind], kind == 0 ? " " : "", width);
+  }
+  friend constexpr bool operator==(element_type, element_type) = default;
+};
+
+/// What the first piece of a message begins with.
+struct letterhead {
+  std::uint64_t bytes = 0;
+  element_type element{};
+  std::uint32_t number = 0;
+};
+static_assert(sizeof(letterhead) == 16);
+
+/// Travels with every piece. Never 0.
+constexpr std::uint32_t letter_tag(std::uint64_t number, element_type element) {
+  std::uint64_t x = number * 0x9e3779b97f4a7c15u ^ element.code;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93u;
+  return static_cast<std::uint32_t>(x >> 32) | 1u;
+}
+
+/// The part of a message that both ends have in common. `number` counts the messages from one rank to the other, from 1.
+struct letter {
+  int peer = -1;
+  std::size_t bytes = 0;
+  element_type element{};
+  std::uint64_t number = 0;
+};
+
+namespace detail {
+
+/// The sentence for a deadline that has passed: `done` of the bytes have been sent or have come.
+template <Transport Tr>
+[[gnu::noinline]] status letter_is_late(Tr& transport, letter const& l, bool out, std::size_t done, nanoseconds waited) {
+  int const culprit = transport.blame(l.peer);
+  char text[64];
+  l.element.describe(l.bytes, text, sizeof text);
+  return status::failure(errc::timeout, culprit,
+                         "timeout: rank %d waited %.3f s to %s rank %d %s as message %llu, of which %zu bytes %s; the waits end at rank %d",
+                         transport.rank(), static_cast<double>(waited) * 1e-9, out ? "send" : "receive from", l.peer, text,
+                         static_cast<unsigned long long>(l.number), done, out ? "have gone" : "have come", culprit);
+}
+
+}  // namespace detail
+
+/// The sending half. Done when all is in slots, whether or not the receiver has begun: a short message completes at once.
+template <Transport Tr>
+class sending {
+ public:
+  sending(Tr& transport, letter const& l, void const* data)
+      : channel_(&transport.channel_to(l.peer, transport.lanes())), letter_(l), from_(static_cast<std::byte const*>(data)) {
+    // In some pieces at least, so that the receiver copies out while this copies in.
+    std::size_t const slot = transport.slot_bytes(), quarter = (l.bytes / 4 + 4095) / 4096 * 4096;
+    piece_ = quarter > worth_a_piece ? quarter : worth_a_piece;
+    if (piece_ > slot) piece_ = slot;
+  }
+
+  progress advance() {
+    bool moved = false;
+    while (!done_) {
+      std::size_t const head = at_ == 0 ? sizeof(letterhead) : 0, left = letter_.bytes - at_;
+      std::size_t const length = left < piece_ - head ? left : piece_ - head;
+      std::byte* const slot = channel_->try_acquire(head + length);
+      if (slot == nullptr) return moved ? progress::moved : progress::stuck;
+      if (head != 0) {
+        letterhead const h{letter_.bytes, letter_.element, static_cast<std::uint32_t>(letter_.number)};
+        std::memcpy(slot, &h, sizeof h);
+      }
+      if (length != 0) std::memcpy(slot + head, from_ + at_, length);
+      channel_->commit(head + length, letter_tag(letter_.number, letter_.element));
+      at_ += length;
+      moved = true;
+      done_ = at_ == letter_.bytes;
+    }
+    return progress::done;
+  }
+
+  int peer() const { return letter_.peer; }
+  int step() const { return static_cast<int>(at_ / piece_); }
+  int chunk() const { return 0; }
+  status late(Tr& transport, nanoseconds waited) const { return detail::letter_is_late(transport, letter_, true, at_, waited); }
+
+ private:
+  static constexpr std::size_t worth_a_piece = std::size_t{16} << 10;
+
+  std::remove_reference_t<decltype(std::declval<Tr&>().channel_to(0, 0))>* channel_;
+  letter letter_;
+  std::byte const* from_;
+  std::size_t piece_ = 0;
+  std::size_t at_ = 0;
+  bool done_ = false;
+};
+
+/// The receiving half. Pieces may be of any length that the sender likes.
+template <Transport Tr>
+class receiving {
+ public:
+  receiving(Tr& transport, letter const& l, void* data)
+      : channel_(&transport.channel_from(l.peer, transport.lanes())), letter_(l), to_(static_cast<std::byte*>(data)) {}
+
+  progress advance() {
+    bool moved = false;
+    while (!done_) {
+      message m = channel_->try_peek();
+      if (m.data == nullptr) return moved ? progress::moved : progress::stuck;
+      if (m.tag != letter_tag(letter_.number, letter_.element)) return progress::conflict;
+      if (!begun_) {
+        letterhead h;
+        std::memcpy(&h, m.data, sizeof h);
+        if (h.bytes != letter_.bytes) return progress::conflict;
+        m.data += sizeof h;
+        m.bytes -= sizeof h;
+        begun_ = true;
+      }
+      if (m.bytes > letter_.bytes - at_) return progress::conflict;
+      if (m.bytes != 0) std::memcpy(to_ + at_, m.data, m.bytes);
+      channel_->release();
+      at_ += m.bytes;
+      moved = true;
+      done_ = at_ == letter_.bytes;
+    }
+    return progress::done;
+  }
+
+  int peer() const { return letter_.peer; }
+  int step() const { return begun_ ? 1 : 0; }
+  int chunk() const { return 0; }
+  status late(Tr& transport, nanoseconds waited) const { return detail::letter_is_late(transport, letter_, false, at_, waited); }
+
+  /// What the sender's message is instead of the one that is expected.
+  [[gnu::noinline]] status conflict(Tr& transport) const {
+    message const m = channel_->try_peek();
+    letterhead h;
+    if (!begun_ && m.bytes >= sizeof h) std::memcpy(&h, m.data, sizeof h);
+    if (begun_ || m.bytes < sizeof h || h.number != static_cast<std::uint32_t>(letter_.number)) {
+      return status::failure(errc::mismatch, letter_.peer, "rank %d receives from rank %d what is no message, or not the next one",
+                             transport.rank(), letter_.peer);
+    }
+    char theirs[64], mine[64];
+    h.element.describe(h.bytes, theirs, sizeof theirs);
+    letter_.element.describe(letter_.bytes, mine, sizeof mine);
+    return status::failure(errc::mismatch, letter_.peer, "rank %d sends %s, rank %d expects %s, as message %llu from one to the other",
+                           letter_.peer, theirs, transport.rank(), mine, static_cast<unsigned long long>(letter_.number));
+  }
+
+ private:
+  std::remove_reference_t<decltype(std::declval<Tr&>().channel_from(0, 0))>* channel_;
+  letter letter_;
+  std::byte* to_;
+  std::size_t at_ = 0;
+  bool begun_ = false;
+  bool done_ = false;
+};
+
+/// Both at once: neither waits for the other.
+template <Transport Tr>
+class exchanging {
+ public:
+  exchanging(sending<Tr> const& out, receiving<Tr> const& in) : out_(out), in_(in) {}
+
+  progress advance() {
+    progress const o = sent_ ? progress::done : out_.advance();
+    sent_ = o == progress::done;
+    progress const i = received_ ? progress::done : in_.advance();
+    received_ = i == progress::done;
+    if (i == progress::conflict) return i;
+    if (sent_ && received_) return progress::done;
+    bool const stuck = (sent_ || o == progress::stuck) && (received_ || i == progress::stuck);
+    return stuck ? progress::stuck : progress::moved;
+  }
+
+  int peer() const { return received_ ? out_.peer() : in_.peer(); }
+  int step() const { return received_ ? out_.step() : in_.step(); }
+  int chunk() const { return 0; }
+  status late(Tr& transport, nanoseconds waited) const { return received_ ? out_.late(transport, waited) : in_.late(transport, waited); }
+  status conflict(Tr& transport) const { return in_.conflict(transport); }
+
+ private:
+  sending<Tr> out_;
+  receiving<Tr> in_;
+  bool sent_ = false, received_ = false;
+};
+
+}  // namespace exec
+}  // namespace v0
+}  // namespace collectx
