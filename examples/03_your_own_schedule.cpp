@@ -15,8 +15,8 @@ struct my_ring {
   constexpr int parts(int) const { return 1; }
   template <cx::RankContext Me>
   constexpr void step(int k, Me& me) const {
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 2));
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 2));
   }
 };
 using my_all_reduce = cx::then<my_ring, cx::reversed<my_ring>>;  // the second half is the same film, backwards
@@ -31,8 +31,8 @@ static_assert(cx::cost_of(my_all_reduce{}, cx::all_reduce{}, 8) ==
 struct my_slip : my_ring {
   template <cx::RankContext Me>
   constexpr void step(int k, Me& me) const {
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 1));
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 1));
   }
 };
 static_assert(cx::examine(my_slip{}, cx::reduce_scatter{}, 8).what == cx::flaw::recv_without_matching_send);

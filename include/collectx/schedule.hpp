@@ -79,6 +79,9 @@ concept Schedule = requires(S const& schedule, int n, rank_context_archetype& me
   schedule.step(n, me);
 };
 
+/// A context that derives from this lets a step say `next(me)` in any namespace.
+struct context_base {};
+
 template <RankContext M>
 constexpr int next(M const& me) {
   return (me.rank() + 1) % me.size();

@@ -5,6 +5,7 @@
 #include "collectx/exec/prove.hpp"
 #include "collectx/launch.hpp"
 
+#include <string>
 #include <vector>
 
 namespace cx = collectx;
@@ -16,8 +17,8 @@ struct sound {
   constexpr int parts(int) const { return 1; }
   template <cx::RankContext Me>
   constexpr void step(int, Me& me) const {
-    if (me.rank() != 0) return me.send(0, cx::everything(me));
-    for (int peer = 1; peer < me.size(); ++peer) me.reduce(peer, cx::everything(me));
+    if (me.rank() != 0) return me.send(0, everything(me));
+    for (int peer = 1; peer < me.size(); ++peer) me.reduce(peer, everything(me));
   }
 };
 struct of_whole_vectors {
@@ -179,4 +180,14 @@ static_assert(cx::algo::uniform<0>{}.admits(4));
 // expect AN_EMPTY_GROUP: collectx: groups have at least one rank
 #if defined(AN_EMPTY_GROUP)
 static_assert(cx::algo::sizes<2, 0, 2>{}.admits(4));
+#endif
+
+// expect HOSTILE_SPLIT: collectx: communicators over this transport cannot be split
+#if defined(HOSTILE_SPLIT)
+cx::status splits(cx::communicator<cx::hostile_transport>& comm) { return comm.split(0).error(); }
+#endif
+
+// expect SENT_STRINGS: collectx: elements travel as bytes, so their type must be trivially copyable
+#if defined(SENT_STRINGS)
+cx::status sends(cx::communicator<cx::loopback_transport>& comm, std::vector<std::string>& words) { return comm.send(words, 1); }
 #endif

@@ -13,8 +13,8 @@ struct broken_ring {
   constexpr int parts(int) const { return 1; }
   template <cx::RankContext Me>
   constexpr void step(int k, Me& me) const {
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 1));  // should be k - 2: what the one before sends
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 1));  // should be k - 2: what the one before sends
   }
 };
 // [broken_ring]
@@ -35,8 +35,8 @@ struct spoilt_ring {
   template <cx::RankContext Me>
   constexpr void step(int k, Me& me) const {
     if (me.rank() == 3 && k == 2) return Mistake::step(k, me);
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 2));
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 2));
   }
 };
 
@@ -46,8 +46,8 @@ struct spoilt_ring {
 struct takes_the_next {
   template <cx::RankContext Me>
   static constexpr void step(int k, Me& me) {
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 1));
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 1));
   }
 };
 static_assert(cx::prove<spoilt_ring<takes_the_next>, cx::reduce_scatter, 8>());
@@ -59,8 +59,8 @@ static_assert(cx::prove<spoilt_ring<takes_the_next>, cx::reduce_scatter, 8>());
 struct sends_two {
   template <cx::RankContext Me>
   static constexpr void step(int k, Me& me) {
-    me.send(cx::next(me), cx::chunks{me.rank() - k - 1, 2});
-    me.reduce(cx::prev(me), cx::chunk(me.rank() - k - 2));
+    me.send(next(me), cx::chunks{me.rank() - k - 1, 2});
+    me.reduce(prev(me), cx::chunk(me.rank() - k - 2));
   }
 };
 static_assert(cx::prove<spoilt_ring<sends_two>, cx::reduce_scatter, 8>());
@@ -72,7 +72,7 @@ static_assert(cx::prove<spoilt_ring<sends_two>, cx::reduce_scatter, 8>());
 struct forgets_to_receive {
   template <cx::RankContext Me>
   static constexpr void step(int k, Me& me) {
-    me.send(cx::next(me), cx::chunk(me.rank() - k - 1));
+    me.send(next(me), cx::chunk(me.rank() - k - 1));
   }
 };
 static_assert(cx::prove<spoilt_ring<forgets_to_receive>, cx::reduce_scatter, 8>());
@@ -84,8 +84,8 @@ struct twice_over {
   constexpr int parts(int) const { return 1; }
   template <cx::RankContext Me>
   constexpr void step(int, Me& me) const {
-    me.send(cx::next(me), cx::everything(me));
-    me.reduce(cx::prev(me), cx::everything(me));
+    me.send(next(me), everything(me));
+    me.reduce(prev(me), everything(me));
   }
 };
 // expect TWICE: collectx: a contribution is counted twice
@@ -110,8 +110,8 @@ struct swapping {
   constexpr int parts(int) const { return 1; }
   template <cx::RankContext Me>
   constexpr void step(int, Me& me) const {
-    me.send(cx::next(me), cx::everything(me));
-    me.recv(cx::prev(me), cx::everything(me));
+    me.send(next(me), everything(me));
+    me.recv(prev(me), everything(me));
   }
 };
 // expect READ_AND_WRITTEN: collectx: a chunk is read and written, or written twice, in one step
@@ -135,8 +135,8 @@ struct flooding {
   constexpr int parts(int) const { return 5; }
   template <cx::RankContext Me>
   constexpr void step(int, Me& me) const {
-    for (int c = 0; c < me.chunks(); ++c) me.send(cx::next(me), cx::chunk(c));
-    for (int c = 0; c < me.chunks(); ++c) me.reduce(cx::prev(me), cx::chunk(c));
+    for (int c = 0; c < me.chunks(); ++c) me.send(next(me), cx::chunk(c));
+    for (int c = 0; c < me.chunks(); ++c) me.reduce(prev(me), cx::chunk(c));
   }
 };
 // expect FLOOD: collectx: the ranks wait for each other for ever with this many slots per channel

@@ -137,4 +137,21 @@ static_assert(!cx::admits(cx::reversed<even_only>{}, 3) && !cx::admits(cx::renum
 static_assert(cx::admits(cx::within<even_only, even_ranks>{}, 3) && !cx::admits(cx::within<even_only, even_ranks>{}, 5));
 static_assert(cx::admits(cx::carried<chain_reduce>{{}, 1}, 3));
 
+// What a schedule says of a rank's neighbours needs no name of a namespace, alone and inside of every combinator.
+namespace somewhere_else {
+struct around {
+  constexpr int steps(int size) const { return size - 1; }
+  constexpr int parts(int) const { return 1; }
+  template <collectx::RankContext Me>
+  constexpr void step(int k, Me& me) const {
+    me.send(next(me), collectx::chunk(me.rank() - k - 1 + 0 * everything(me).count));
+    me.reduce(prev(me), collectx::chunk(me.rank() - k - 2));
+  }
+};
+}  // namespace somewhere_else
+using somewhere_else::around;
+static_assert(proved<around, cx::reduce_scatter{}>(sizes{}));
+static_assert(proved<cx::then<around, cx::reversed<around>>, cx::all_reduce{}>(sizes{}));
+static_assert(proved<cx::beside<around, around>, cx::reduce_scatter{}>(sizes{}));
+
 }  // namespace combine_test

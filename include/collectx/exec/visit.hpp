@@ -69,7 +69,7 @@ constexpr void sort_and_join(move& m) {
 }
 
 template <side Side, class F>
-struct visiting_context {
+struct visiting_context : context_base {
   int my_rank;
   shape const& form;
   F& visit;
@@ -106,7 +106,7 @@ struct visiting_context {
 /// Calls `visit(move)` for each send (or each receive) of `rank` in step k that is not empty, in the schedule's order.
 template <side Side, Schedule S, class F>
 constexpr void visit_moves(S const& schedule, shape const& form, int rank, int k, F&& visit) {
-  detail::visiting_context<Side, F> me{rank, form, visit};
+  detail::visiting_context<Side, F> me{{}, rank, form, visit};
   schedule.step(k, me);
 }
 
