@@ -164,7 +164,7 @@ class store_client {
     if (r == reception::frame && answer.kind == frame_kind::verdict) {
       failed_ = answer.spell();
       if (failed_.code() != errc::busy) return outcome::refused;
-      return again(failed_.what() + sizeof "collectx: " - 1);  // an earlier group's store, which is about to go
+      return again(sentence_of(failed_));  // an earlier group's store, which is about to go
     }
     if (r == reception::nonsense) return again("what listens there is no store");
     if (r != reception::frame || answer.kind != frame_kind::welcome) return again("rank 0 hangs up");

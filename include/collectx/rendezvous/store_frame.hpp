@@ -30,6 +30,9 @@ enum class frame_kind : std::uint8_t {
   answer,         ///< store: to put, get, conclude
 };
 
+/// The sentence of a status without the library's name, which `status::failure` puts in front again.
+inline char const* sentence_of(status const& s) noexcept { return s.ok() ? "" : s.what() + (sizeof "collectx: " - 1); }
+
 /// A frame taken apart. Which fields count depends on the kind: see `each_field`.
 struct store_frame {
   static constexpr std::size_t header = 8, most_payload = 408, capacity = header + most_payload;
@@ -57,10 +60,8 @@ struct store_frame {
     f.kind = kind;
     f.code = static_cast<std::int32_t>(s.code());
     f.rank = s.rank();
-    if (s.ok()) return f;
-    constexpr std::size_t prefix = sizeof "collectx: " - 1;  // spell() will say it again
-    f.bytes = std::strlen(s.what()) - prefix;
-    std::memcpy(f.data, s.what() + prefix, f.bytes);
+    f.bytes = ::strnlen(sentence_of(s), sizeof f.data);
+    std::memcpy(f.data, sentence_of(s), f.bytes);
     return f;
   }
 };
