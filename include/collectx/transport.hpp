@@ -73,6 +73,9 @@ concept RecvChannel = requires(C& channel) {
 ///    Rendezvous, at least four per rank at once, an error where there is no room. It works after an abort as well, as far as ranks live.
 /// 9. `options()` are those the group has agreed on: with them another group can be made alike.
 ///
+/// A transport may say `unsent()`: a rank that something sent has not left for yet, or -1. No call ends before that is -1: a rank that
+/// computes makes no progress, and others would wait for what it has sent.
+///
 /// Not required: threads, ordering between two channels, or host-addressable memory. A transport whose ranks can found another group out
 /// of a Rendezvous says so by `static result<Tr> join(R& rendezvous, options)`; communicators then can be split.
 template <class T>

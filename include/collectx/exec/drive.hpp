@@ -40,6 +40,21 @@ template <class Run, Transport Tr>
     return transport.conflict(run.peer());
 }
 
+/// A rank that something sent is still on its way to, or -1. Where the wire is memory, what is sent is there.
+template <Transport Tr>
+int unsent(Tr& transport) noexcept {
+  if constexpr (requires { transport.unsent(); })
+    return transport.unsent();
+  else
+    return -1;
+}
+
+template <Transport Tr>
+[[gnu::noinline]] status not_taken(Tr& transport, int peer, call_record const& record, nanoseconds waited) {
+  return transport.abort(status::failure(errc::timeout, peer, "timeout: rank %d waited %.3f s for rank %d to take what was sent in %.40s",
+                                         transport.rank(), static_cast<double>(waited) * 1e-9, peer, record.what));
+}
+
 }  // namespace detail
 
 /// From here on the number of polls goes round within the last 128: a wait may be long.
@@ -54,7 +69,8 @@ status drive(Run& run, Tr& transport, call_record const& record, nanoseconds tim
   nanoseconds since = -1;
   for (int polls = 0;;) {
     progress const p = run.advance();
-    if (p == progress::done) return {};
+    int const unsent = p == progress::done ? detail::unsent(transport) : -1;
+    if (p == progress::done && unsent < 0) return {};
     if (p == progress::conflict) return detail::differing(run, transport);
     if (p == progress::moved) {
       polls = 0;
@@ -63,11 +79,12 @@ status drive(Run& run, Tr& transport, call_record const& record, nanoseconds tim
     }
     transport.progress();
     polls = polls == many_polls ? many_polls - 127 : polls + 1;
-    if (status s = transport.idle(polls, run.peer()); !s) return s;
+    if (status s = transport.idle(polls, unsent < 0 ? run.peer() : unsent); !s) return s;
     if (polls % 128 != 0) continue;
     nanoseconds const now = transport.now();
     if (since < 0) since = now;
-    if (now - since >= timeout) return detail::timed_out(run, transport, record, now - since);
+    if (now - since < timeout) continue;
+    return unsent >= 0 ? detail::not_taken(transport, unsent, record, now - since) : detail::timed_out(run, transport, record, now - since);
   }
 }
 

@@ -5,6 +5,8 @@
 #include "collectx/process.hpp"
 #include "collectx/rendezvous.hpp"
 #include "collectx/transport.hpp"
+#include "collectx/transport/call_report.hpp"
+#include "collectx/transport/host.hpp"
 #include "collectx/transport/notices.hpp"
 
 #include <sched.h>
@@ -54,11 +56,39 @@ struct alignas(64) board_memory {
   static constexpr std::size_t bytes(int size) { return sizeof(board_memory) + static_cast<std::size_t>(size) * sizeof(board_seat); }
 };
 
+/// What all ranks have written there, for who reads. Models Seats.
+class board_seats {
+ public:
+  board_seats() = default;
+  board_seats(board_memory& memory, int size) noexcept : memory_(&memory), size_(size) {}
+
+  int size() const noexcept { return size_; }
+  board_seat& at(int rank) const noexcept { return memory_->seat(rank); }
+  std::uint64_t finished(int rank) const noexcept { return load(at(rank).finished); }
+  int waits_for(int rank) const noexcept { return static_cast<int>(load(at(rank).waits_for)) - 1; }
+  bool read_record(int rank, call_record& record) const noexcept {
+    board_seat& other = at(rank);
+    std::uint64_t words[8];
+    std::uint64_t const before = load(other.stamp);
+    for (int i = 0; i < 8; ++i) words[i] = load(other.record[i]);
+    if (before % 2 != 0 || shared_word(other.stamp).load(std::memory_order_relaxed) != before) return false;
+    std::memcpy(&record, words, sizeof words);
+    return true;
+  }
+
+  static std::uint64_t load(std::uint64_t& word) noexcept { return shared_word(word).load(std::memory_order_acquire); }
+
+ private:
+  board_memory* memory_ = nullptr;
+  int size_ = 0;
+};
+
 /// One rank's place at the board. All of it belongs to the rank's thread, except `abort`, which any thread may call.
 class board {
  public:
   board() = default;
-  board(board_memory& memory, int rank, int size) noexcept : memory_(&memory), rank_(rank), size_(size), probe_(rank) {}
+  board(board_memory& memory, int rank, int size) noexcept
+      : memory_(&memory), seats_(memory, size), rank_(rank), size_(size), probe_(rank) {}
 
   /// False where the seat was taken before; a seat is never taken twice, since its rings remember.
   bool sit_down(process_identity const& id) noexcept {
@@ -141,27 +171,8 @@ class board {
     return spell(load(memory_->verdict));
   }
 
-  /// Follows who waits for whom from `peer` to the rank that waits for nobody. A circle has no such rank: then it is `peer`.
-  int blame(int peer) noexcept {
-    int at = peer;
-    for (int hops = 0; hops <= size_; ++hops) {
-      std::uint64_t const next = load(seat(at).waits_for);
-      if (next == 0) return at;
-      at = static_cast<int>(next) - 1;
-    }
-    return peer;
-  }
-
-  /// Who has not begun the call that this rank is in, as many as the text holds: "1, 3".
-  void absent(char* text, std::size_t capacity) noexcept {
-    std::size_t used = 0;
-    for (int r = 0; r < size_ && used + 16 < capacity; ++r) {
-      call_record other;
-      if (r == rank_ || !read_record(r, other) || other.sequence >= sequence_) continue;
-      used += static_cast<std::size_t>(std::snprintf(text + used, capacity - used, "%s%d", used > 0 ? ", " : "", r));
-    }
-    text[used] = 0;
-  }
+  int blame(int peer) noexcept { return report().end_of_waits(peer); }
+  void absent(char* text, std::size_t capacity) noexcept { report().absent(text, capacity); }
 
   /// What no message will ever tell: a rank that left or died before it did its part of this call, or that makes another call; and
   /// that `peer`, which is waited for, is no more.
@@ -174,115 +185,53 @@ class board {
     return abort(status::failure(errc::peer_lost, peer, "rank %d %s, rank %d waits for it", peer, how, rank_));
   }
 
-  /// A message of `peer` does not belong to this rank's call: their calls differ, or one of them is calls ahead.
-  status conflict(int peer) noexcept {
-    call_record theirs;
-    bool const known = read_record(peer, theirs);
-    if (!known || (theirs.sequence == sequence_ && theirs.tag != tag_)) return abort(mismatch());
-    char mine_text[112], their_text[112];
-    describe(rank_, mine_text, sizeof mine_text);
-    if (theirs.sequence == sequence_) {  // who only sends ends its call without hearing that the others made another one
-      return abort(status::failure(errc::mismatch, peer,
-                                   "rank %d and rank %d are both in call %llu, %s, but a message of rank %d is left from before: their "
-                                   "calls have differed",
-                                   peer, rank_, static_cast<unsigned long long>(sequence_), mine_text, peer));
-    }
-    describe(peer, their_text, sizeof their_text);
-    return abort(status::failure(errc::mismatch, peer, "rank %d is in its call %llu, %s, while rank %d is in its call %llu, %s", peer,
-                                 static_cast<unsigned long long>(theirs.sequence), their_text, rank_,
-                                 static_cast<unsigned long long>(sequence_), mine_text));
-  }
-
+  status conflict(int peer) noexcept { return abort(report().conflict(peer)); }
   /// True where `rank` has done its part of the call that this rank is in.
-  bool owes_nothing(int rank) const noexcept { return finished(rank) >= sequence_; }
+  bool owes_nothing(int rank) const noexcept { return report().owes_nothing(rank); }
 
   void publish_cpus() noexcept {
-    std::uint64_t words[16] = {};
-    static_assert(sizeof words == sizeof(::cpu_set_t));
-    if (::sched_getaffinity(0, sizeof words, reinterpret_cast<::cpu_set_t*>(words)) != 0) {
-      long const online = ::sysconf(_SC_NPROCESSORS_ONLN);  // more CPUs than the mask has bits
-      for (long i = 0; i < online && i < 1024; ++i) words[i / 64] |= std::uint64_t{1} << (i % 64);
-    }
-    for (int i = 0; i < 16; ++i) shared_word(seat(rank_).cpus[i]).store(words[i], std::memory_order_relaxed);
+    cpu_mask const mine = cpu_mask::mine();
+    for (int i = 0; i < 16; ++i) shared_word(seat(rank_).cpus[i]).store(mine.words[i], std::memory_order_relaxed);
   }
   /// CPUs that the ranks of the group may run on, all together.
   int cpus() noexcept {
-    int count = 0;
-    for (int word = 0; word < 16; ++word) {
-      std::uint64_t any = 0;
-      for (int r = 0; r < size_; ++r) any |= shared_word(seat(r).cpus[word]).load(std::memory_order_relaxed);
-      count += __builtin_popcountll(any);
-    }
-    return count;
+    cpu_mask all;
+    for (int r = 0; r < size_; ++r)
+      for (int i = 0; i < 16; ++i) all.words[i] |= shared_word(seat(r).cpus[i]).load(std::memory_order_relaxed);
+    return all.count();
   }
-  int size() const noexcept { return size_; }
+  bool crowded() noexcept {
+    publish_cpus();
+    return size_ > cpus();
+  }
 
  private:
   static constexpr int looks = 4;  // processes looked up each time: 10 us apiece
 
-  static std::uint64_t load(std::uint64_t& word) noexcept { return shared_word(word).load(std::memory_order_acquire); }
+  static std::uint64_t load(std::uint64_t& word) noexcept { return board_seats::load(word); }
   board_seat& seat(int rank) const noexcept { return memory_->seat(rank); }
-  std::uint64_t finished(int rank) const noexcept { return load(seat(rank).finished); }
+  call_report<board_seats> report() const noexcept { return {seats_, rank_, sequence_, tag_}; }
 
   /// What no message will ever tell of the collective call that this rank is in.
   status look_at_call(int peer) noexcept {
-    if (sequence_ == 0 || finished(rank_) >= sequence_) return {};
+    call_report const now = report();
+    if (sequence_ == 0 || now.owes_nothing(rank_)) return {};
     for (int r = 0; r < size_; ++r) {
-      call_record other;
-      if (r != rank_ && read_record(r, other) && other.sequence == sequence_ && other.tag != tag_) return abort(mismatch());
+      if (now.differs(r)) return abort(now.mismatch());
       // `there` first: who left has ended its calls before.
-      if (load(seat(r).there) == board_seat::left && finished(r) < sequence_) {
-        return abort(status::failure(errc::peer_lost, r, "rank %d has left, rank %d waits for it in call %llu", r, rank_,
-                                     static_cast<unsigned long long>(sequence_)));
-      }
+      if (load(seat(r).there) == board_seat::left && !now.owes_nothing(r)) return abort(now.left(r));
     }
     for (int i = 0; i < looks; ++i) {
       int const r = i == 0 ? peer : (probe_ = (probe_ + 1) % size_);
       board_seat& other = seat(r);
-      if (r == rank_ || owes_nothing(r) || load(other.there) != board_seat::present) continue;
+      if (r == rank_ || now.owes_nothing(r) || load(other.there) != board_seat::present) continue;
       process_identity const id{load(other.pid), load(other.start), load(other.space)};
       // Asked again after the look: it may have ended the call and gone in good order just before.
-      if (is_dead(id, space_) && !owes_nothing(r) && load(other.there) == board_seat::present) {
+      if (is_dead(id, space_) && !now.owes_nothing(r) && load(other.there) == board_seat::present) {
         return abort(status::failure(errc::peer_lost, r, "rank %d (process %llu) is dead", r, static_cast<unsigned long long>(id.pid)));
       }
     }
     return {};
-  }
-
-  bool read_record(int rank, call_record& record) noexcept {
-    board_seat& other = seat(rank);
-    std::uint64_t words[8];
-    std::uint64_t const before = load(other.stamp);
-    for (int i = 0; i < 8; ++i) words[i] = load(other.record[i]);
-    if (before % 2 != 0 || shared_word(other.stamp).load(std::memory_order_relaxed) != before) return false;
-    std::memcpy(&record, words, sizeof words);
-    return true;
-  }
-
-  /// Names the rank whose call is the rarest beside one whose call is the most common, so that all reporters say the same.
-  status mismatch() noexcept {
-    int odd = rank_, common = rank_, fewest = size_ + 1, most = 0;
-    for (int r = 0; r < size_; ++r) {
-      call_record mine, other;
-      int same = 0;
-      if (!read_record(r, mine) || mine.sequence != sequence_) continue;
-      for (int q = 0; q < size_; ++q) same += read_record(q, other) && other.sequence == sequence_ && other.tag == mine.tag ? 1 : 0;
-      if (same > most) most = same, common = r;
-      if (same <= fewest) fewest = same, odd = r;
-    }
-    char odd_text[112], common_text[112];
-    describe(odd, odd_text, sizeof odd_text);
-    describe(common, common_text, sizeof common_text);
-    return status::failure(errc::mismatch, odd, "rank %d calls %s, rank %d calls %s", odd, odd_text, common, common_text);
-  }
-
-  void describe(int rank, char* text, std::size_t capacity) noexcept {
-    call_record record;
-    if (!read_record(rank, record)) record = {};
-    int const used = std::snprintf(text, capacity, "%.*s of %llu", static_cast<int>(sizeof record.what), record.what,
-                                   static_cast<unsigned long long>(record.count));
-    if (record.root < 0) return;
-    std::snprintf(text + used, capacity - static_cast<std::size_t>(used), " with root %d", static_cast<int>(record.root));
   }
 
   [[gnu::noinline]] status spell(std::uint64_t verdict) noexcept {
@@ -293,6 +242,7 @@ class board {
   }
 
   board_memory* memory_ = nullptr;
+  board_seats seats_;
   int rank_ = 0;
   int size_ = 0;
   int waiting_ = 0;  // as published: 1 + rank

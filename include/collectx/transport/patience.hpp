@@ -4,7 +4,6 @@
 
 #include "collectx/process.hpp"
 #include "collectx/transport.hpp"
-#include "collectx/transport/board.hpp"
 
 #include <sched.h>
 #include <cstdint>
@@ -22,12 +21,15 @@ inline void relax() noexcept {
 #endif
 }
 
+/// Over any board: `verdict()`, `waits_for()`, `announce(peer)`, `look_around(peer)`, and `crowded()`, whether ranks outnumber cores here.
 class patience {
  public:
   /// True at the first of many polls in vain: the wait is long enough for some housekeeping.
-  bool begins_to_wait(board const& group, int polls) const noexcept { return polls >= polls_ && group.waits_for() < 0; }
+  template <class Board>
+  bool begins_to_wait(Board const& group, int polls) const noexcept { return polls >= polls_ && group.waits_for() < 0; }
 
-  status idle(board& group, int polls, int peer) noexcept {
+  template <class Board>
+  status idle(Board& group, int polls, int peer) noexcept {
     if (status s = group.verdict(); !s) return s;
     if (polls >= polls_) return wait(group, polls, peer);
     group.announce(-1);
@@ -41,13 +43,14 @@ class patience {
   static constexpr nanoseconds look_interval = 8'000'000;
 
   /// Asked anew now and then, since ranks pin themselves when they like.
-  void adapt(board& group) noexcept {
-    group.publish_cpus();
-    crowded_ = group.size() > group.cpus();
+  template <class Board>
+  void adapt(Board& group) noexcept {
+    crowded_ = group.crowded();
     polls_ = crowded_ ? polls_crowded : polls_alone;
   }
 
-  [[gnu::noinline]] status wait(board& group, int polls, int peer) noexcept {
+  template <class Board>
+  [[gnu::noinline]] status wait(Board& group, int polls, int peer) noexcept {
     bool const begins = group.waits_for() < 0;
     group.announce(peer);
     if (begins) {

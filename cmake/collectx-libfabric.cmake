@@ -1,0 +1,20 @@
+# collectx::libfabric, where libfabric 1.17 or newer is found. Read by the project itself and by find_package(collectx COMPONENTS libfabric).
+if(NOT TARGET collectx::libfabric)
+  find_path(COLLECTX_LIBFABRIC_INCLUDE_DIR rdma/fi_rma.h)
+  find_library(COLLECTX_LIBFABRIC_LIBRARY fabric)
+  mark_as_advanced(COLLECTX_LIBFABRIC_INCLUDE_DIR COLLECTX_LIBFABRIC_LIBRARY)
+  set(COLLECTX_LIBFABRIC_VERSION "")
+  if(COLLECTX_LIBFABRIC_INCLUDE_DIR AND COLLECTX_LIBFABRIC_LIBRARY)
+    file(STRINGS ${COLLECTX_LIBFABRIC_INCLUDE_DIR}/rdma/fabric.h lines REGEX "^#define FI_(MAJOR|MINOR)_VERSION +[0-9]+")
+    list(TRANSFORM lines REPLACE "^#define FI_[A-Z]+_VERSION +([0-9]+).*" "\\1")
+    list(JOIN lines "." COLLECTX_LIBFABRIC_VERSION)
+  endif()
+  if(COLLECTX_LIBFABRIC_VERSION VERSION_GREATER_EQUAL 1.17)
+    add_library(collectx::libfabric INTERFACE IMPORTED GLOBAL)
+    set_target_properties(collectx::libfabric PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES ${COLLECTX_LIBFABRIC_INCLUDE_DIR}
+      INTERFACE_LINK_LIBRARIES "collectx::collectx;${COLLECTX_LIBFABRIC_LIBRARY}")
+  else()
+    set(collectx_libfabric_FOUND FALSE)
+  endif()
+endif()

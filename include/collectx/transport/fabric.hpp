@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One endpoint of libfabric that writes into the memory of others: choosing a provider, opening it, and giving everything back.
+#pragma once
+
+#include "collectx/process.hpp"
+#include "collectx/status.hpp"
+#include "collectx/transport/socket_link.hpp"
+
+#include <netdb.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// The providers that are chosen among, the best first. A shared-memory provider serves one host only.
+struct fabric_provider {
+  char const* name;
+  bool by_address;  ///< bound to the address of one interface
+  bool one_host;
+};
+inline constexpr fabric_provider fabric_providers[] = {
+    {"verbs;ofi_rxm", true, false}, {"efa", false, false}, {"psm3", false, false},       {"psm2", false, false},
+    {"shm", false, true},           {"net", true, false},  {"tcp;ofi_rxm", true, false},
+};
+inline constexpr int fabric_provider_count = static_cast<int>(sizeof fabric_providers / sizeof *fabric_providers);
+
+/// One that somebody names need not be on the list: what it is not known to need, it is not given.
+inline fabric_provider provider_named(char const* name) noexcept {
+  for (fabric_provider const& p : fabric_providers)
+    if (std::strcmp(p.name, name) == 0) return p;
+  return {name, false, false};
+}
+
+inline status fabric_failure(int error, char const* what) noexcept {
+  return status::failure(errc::system, -1, "libfabric: %s: %s", what, ::fi_strerror(error < 0 ? -error : error));
+}
+
+/// Closed when it goes. Members of `fabric_endpoint` are declared in the order in which libfabric wants them opened.
+template <class T>
+class fabric_object {
+ public:
+  fabric_object() = default;
+  fabric_object(fabric_object&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  fabric_object& operator=(fabric_object&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~fabric_object() {
+    if (object_ != nullptr) ::fi_close(&object_->fid);
+  }
+  T* get() const noexcept { return object_; }
+  T** out() noexcept { return &object_; }
+  fid* id() const noexcept { return &object_->fid; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+struct fabric_info_deleter {
+  void operator()(::fi_info* info) const noexcept { ::fi_freeinfo(info); }
+};
+using fabric_info = std::unique_ptr<::fi_info, fabric_info_deleter>;
+
+/// An endpoint's name, as others need it to write to it.
+struct fabric_address {
+  static constexpr std::size_t capacity = 128;
+  std::uint32_t length = 0;
+  std::byte bytes[capacity] = {};
+};
+
+/// Where a rank's memory lies for those who write into it.
+struct fabric_window {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
+class fabric_endpoint {
+ public:
+  /// What this library needs of a provider: to write into a peer's memory, with a number that arrives there when the data has.
+  static constexpr std::uint64_t needed = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  static constexpr std::uint32_t api = FI_VERSION(1, 17);
+
+  /// The provider's offer at the interface with `here`, or nothing.
+  static fabric_info find(fabric_provider const& provider, socket_place const& here, std::uint64_t capabilities = needed) noexcept {
+    fabric_info hints(::fi_allocinfo());
+    if (!hints) return nullptr;
+    hints->caps = capabilities;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+    hints->fabric_attr->prov_name = ::strdup(provider.name);
+    char host[NI_MAXHOST];
+    char const* node = nullptr;
+    if (provider.by_address) {
+      if (::getnameinfo(here.where(), static_cast<::socklen_t>(here.length), host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
+        return nullptr;
+      node = host;
+    }
+    ::fi_info* found = nullptr;
+    if (::fi_getinfo(api, node, nullptr, node != nullptr ? FI_SOURCE : 0, hints.get(), &found) != 0) return nullptr;
+    return fabric_info(found);
+  }
+
+  /// Which of the providers can be used here, as bits.
+  static std::uint32_t offered(socket_place const& here) noexcept {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < fabric_provider_count; ++i)
+      if (find(fabric_providers[i], here)) bits |= 1u << i;
+    return bits;
+  }
+
+  status open(fabric_provider const& provider, socket_place const& here) noexcept {
+    info_ = find(provider, here);
+    if (!info_) return refusal(provider, here);
+    if (info_->tx_attr->inject_size < sizeof(std::uint64_t)) {
+      return status::failure(errc::not_supported, -1, "provider %s of libfabric takes no copies of 8 bytes (inject_size)", provider.name);
+    }
+    ::fi_cq_attr completions{};
+    completions.format = FI_CQ_FORMAT_DATA;
+    completions.size = 4096;
+    ::fi_av_attr addresses{};
+    addresses.type = FI_AV_TABLE;
+    int rc = ::fi_fabric(info_->fabric_attr, fabric_.out(), nullptr);
+    if (rc == 0) rc = ::fi_domain(fabric_.get(), info_.get(), domain_.out(), nullptr);
+    if (rc == 0) rc = ::fi_av_open(domain_.get(), &addresses, addresses_.out(), nullptr);
+    if (rc == 0) rc = ::fi_cq_open(domain_.get(), &completions, completions_.out(), nullptr);
+    if (rc == 0) rc = ::fi_endpoint(domain_.get(), info_.get(), endpoint_.out(), nullptr);
+    if (rc == 0) rc = ::fi_ep_bind(endpoint_.get(), addresses_.id(), 0);
+    if (rc == 0) rc = ::fi_ep_bind(endpoint_.get(), completions_.id(), FI_TRANSMIT | FI_RECV);
+    if (rc == 0) rc = ::fi_enable(endpoint_.get());
+    return rc == 0 ? status{} : fabric_failure(rc, provider.name);
+  }
+
+  status name(fabric_address& mine) noexcept {
+    std::size_t length = sizeof mine.bytes;
+    if (int const rc = ::fi_getname(endpoint_.id(), mine.bytes, &length); rc != 0) return fabric_failure(rc, "name of the endpoint");
+    mine.length = static_cast<std::uint32_t>(length);
+    return {};
+  }
+
+  status learn(fabric_address const& other, ::fi_addr_t& number) noexcept {
+    int const inserted = ::fi_av_insert(addresses_.get(), other.bytes, 1, &number, 0, nullptr);
+    return inserted == 1 ? status{} : fabric_failure(inserted < 0 ? inserted : FI_EINVAL, "address of a peer");
+  }
+
+  /// Makes memory known: written from here, and by others.
+  status share(void* memory, std::size_t bytes, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
+    int rc = ::fi_mr_reg(domain_.get(), memory, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, region.out(), nullptr);
+    if (rc == 0 && (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+      rc = ::fi_mr_bind(region.get(), endpoint_.id(), 0);
+      if (rc == 0) rc = ::fi_mr_enable(region.get());
+    }
+    if (rc != 0) {
+      return status::failure(errc::out_of_memory, -1, "libfabric: cannot register %zu bytes: %s", bytes, ::fi_strerror(-rc));
+    }
+    window.address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uintptr_t>(memory) : 0;
+    window.key = ::fi_mr_key(region.get());
+    return {};
+  }
+
+  ::fid_ep* endpoint() const noexcept { return endpoint_.get(); }
+  ::fid_cq* completions() const noexcept { return completions_.get(); }
+  ::fi_info const& info() const noexcept { return *info_; }
+
+ private:
+  static status refusal(fabric_provider const& provider, socket_place const& here) noexcept {
+    if (!find(provider, here, 0)) {
+      return status::failure(errc::not_supported, -1, "libfabric has no provider %s with reliable datagrams here", provider.name);
+    }
+    char missing[64] = {};
+    struct {
+      std::uint64_t bit;
+      char const* text;
+    } const wanted[] = {{FI_RMA | FI_WRITE, " FI_WRITE"}, {FI_RMA | FI_REMOTE_WRITE, " FI_REMOTE_WRITE"}};
+    for (auto const& w : wanted)
+      if (!find(provider, here, w.bit)) std::strcat(missing, w.text);
+    return status::failure(errc::not_supported, -1, "provider %s of libfabric lacks%s", provider.name,
+                           *missing != 0 ? missing : " FI_REMOTE_CQ_DATA of 4 bytes");
+  }
+
+  fabric_info info_;
+  fabric_object<::fid_fabric> fabric_;
+  fabric_object<::fid_domain> domain_;
+  fabric_object<::fid_av> addresses_;
+  fabric_object<::fid_cq> completions_;
+  fabric_object<::fid_ep> endpoint_;
+  std::uint64_t next_key_ = 1;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Channels over a network that can write into a peer's memory: a slot travels as one such write, from the sender's staging memory to the
+/// same place in the receiver's, and what arrives with it is a number that says in which channel.
+#pragma once
+
+#include "collectx/transport.hpp"
+#include "collectx/transport/fabric.hpp"
+#include "collectx/transport/segment.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// Travels in front of a payload. `call` says what the sender is doing, so that calls which differ are told apart without asking.
+struct fabric_head {
+  std::uint32_t sequence;  ///< 1 + number of the message in its channel, modulo 2^32
+  std::uint32_t bytes;
+  std::uint32_t tag;
+  std::uint32_t released;  ///< messages of the opposite channel that its receiver, who sends this, has released, modulo 2^32
+  call_record call;
+};
+static_assert(sizeof(fabric_head) == 80);
+
+/// Where things lie in a rank's memory, all of which its peers may write: credits, then receiving rings, then staging rings.
+struct fabric_layout {
+  static constexpr std::size_t head_room = 128;  // a payload begins on a line of its own
+
+  std::size_t channels = 0;  ///< of a rank with all others: peer * (lanes + 1) + lane
+  int slots = 0;
+  std::size_t slot_bytes = 0;
+
+  std::size_t stride() const noexcept { return head_room + slot_ring::stride(slot_bytes); }
+  std::size_t ring() const noexcept { return static_cast<std::size_t>(slots) * stride(); }
+  std::size_t credits() const noexcept { return (channels * sizeof(std::uint64_t) + 4095) / 4096 * 4096; }
+  std::size_t receiving(std::size_t channel) const noexcept { return credits() + channel * ring(); }
+  std::size_t staging(std::size_t channel) const noexcept { return receiving(channels) + channel * ring(); }
+  std::size_t bytes() const noexcept { return staging(channels); }
+};
+
+class fabric_sender;
+class fabric_receiver;
+
+/// What all channels of a rank have in common: the endpoint, and what has not left it yet.
+class fabric_port {
+ public:
+  struct peer {
+    ::fi_addr_t number = FI_ADDR_UNSPEC;
+    fabric_window window;
+  };
+  static constexpr std::uint32_t credit_flag = std::uint32_t{1} << 31;
+
+  fabric_endpoint endpoint;
+  fabric_object<::fid_mr> region;
+  fabric_layout layout;
+  std::vector<peer> peers;
+  call_record call;                       // what this rank is doing
+  std::size_t unsettled = 0;              // messages that have not left this rank
+  std::vector<fabric_sender*> late;       // they have something that the network did not take
+  std::vector<fabric_receiver*> in_debt;  // they have credits that the network did not take
+  int broken = -1;                        // a peer that cannot be written to
+  int broken_by = 0;
+
+  /// Writes from this rank's memory into a peer's; 0 or a negative error.
+  ssize_t write(int to, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number, void* context) noexcept {
+    peer const& p = peers[static_cast<std::size_t>(to)];
+    return ::fi_writedata(endpoint.endpoint(), from, bytes, region.get() != nullptr ? ::fi_mr_desc(region.get()) : nullptr, number,
+                          p.number, p.window.address + offset, p.window.key, context);
+  }
+  ssize_t write_credit(int to, std::uint64_t value, std::size_t offset, std::uint32_t number) noexcept {
+    peer const& p = peers[static_cast<std::size_t>(to)];
+    return ::fi_inject_writedata(endpoint.endpoint(), &value, sizeof value, number, p.number, p.window.address + offset, p.window.key);
+  }
+  void drain();
+  void breaks(int to, ssize_t error) noexcept {
+    if (broken >= 0) return;
+    broken = to;
+    broken_by = static_cast<int>(-error);
+  }
+};
+
+/// What a receiver has released, and how much of that its sender has been told, modulo 2^32.
+struct fabric_released {
+  std::uint32_t taken = 0;
+  std::uint32_t published = 0;
+};
+
+class fabric_sender {
+ public:
+  /// The library keeps this while a slot is on its way.
+  struct passage {
+    ::fi_context2 context;
+    fabric_sender* owner;
+    bool busy;
+  };
+
+  fabric_sender() = default;
+  /// `mine` is the channel's number here, `theirs` at the peer.
+  fabric_sender(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs) noexcept
+      : port_(&port),
+        staging_(memory + port.layout.staging(mine)),
+        remote_(port.layout.receiving(theirs)),
+        number_(static_cast<std::uint32_t>(theirs)),
+        peer_(peer) {}
+
+  /// Before its first use.
+  void prepare() {
+    if (passages_ || port_ == nullptr) return;
+    passages_ = std::make_unique<passage[]>(slots());
+    for (std::uint32_t i = 0; i < slots(); ++i) passages_[i].owner = this;
+  }
+
+  std::byte* try_acquire(std::size_t) noexcept {
+    if (closed_ || sent_ - released_ >= slots() || passages_[index_].busy) return nullptr;
+    return slot(index_) + fabric_layout::head_room;
+  }
+
+  void commit(std::size_t bytes, std::uint32_t tag) noexcept {
+    opposite_->published = opposite_->taken;
+    fabric_head const head{sent_ + 1, static_cast<std::uint32_t>(bytes), tag, opposite_->taken, port_->call};
+    std::memcpy(slot(index_) + fabric_layout::head_room - sizeof head, &head, sizeof head);
+    passages_[index_].busy = true;
+    ++sent_;
+    ++port_->unsettled;
+    if (++index_ == slots()) index_ = 0;
+    if (late_ || post()) return;
+    late_ = true;
+    port_->late.push_back(this);
+  }
+
+  /// Hands to the network what it takes; false where something is left.
+  bool post() noexcept {
+    while (posted_ != sent_) {
+      std::size_t const start = posting_ * port_->layout.stride() + fabric_layout::head_room - sizeof(fabric_head);
+      fabric_head head;
+      std::memcpy(&head, staging_ + start, sizeof head);
+      ssize_t const rc =
+          port_->write(peer_, staging_ + start, sizeof head + head.bytes, remote_ + start, number_, &passages_[posting_].context);
+      if (rc == -FI_EAGAIN) return false;
+      if (rc != 0) port_->breaks(peer_, rc), --port_->unsettled;
+      ++posted_;
+      if (++posting_ == slots()) posting_ = 0;
+    }
+    late_ = false;
+    return true;
+  }
+
+  /// @pre `released` counts messages of this channel, modulo 2^32
+  void credit(std::uint32_t released) noexcept {
+    if (static_cast<std::int32_t>(released - released_) > 0) released_ = released;
+  }
+  static void passed(passage& p) noexcept {
+    p.busy = false;
+    --p.owner->port_->unsettled;
+  }
+  void oppose(fabric_released& released) noexcept { opposite_ = &released; }
+  void close() noexcept { closed_ = true; }
+  int peer() const noexcept { return peer_; }
+  bool unsettled() const noexcept {
+    bool busy = false;
+    for (std::uint32_t i = 0; passages_ && i < slots(); ++i) busy |= passages_[i].busy;
+    return busy;
+  }
+
+ private:
+  std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(port_->layout.slots); }
+  std::byte* slot(std::uint32_t index) const noexcept { return staging_ + index * port_->layout.stride(); }
+
+  fabric_port* port_ = nullptr;
+  std::byte* staging_ = nullptr;
+  std::size_t remote_ = 0;
+  std::uint32_t number_ = 0;
+  int peer_ = -1;
+  std::uint32_t sent_ = 0, posted_ = 0, released_ = 0;  // modulo 2^32
+  std::uint32_t index_ = 0, posting_ = 0;               // slots of `sent_` and `posted_`
+  bool closed_ = false;
+  bool late_ = false;
+  fabric_released* opposite_ = nullptr;
+  std::unique_ptr<passage[]> passages_;
+};
+
+class fabric_receiver {
+ public:
+  fabric_receiver() = default;
+  fabric_receiver(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs, fabric_sender& opposite) noexcept
+      : port_(&port),
+        ring_(memory + port.layout.receiving(mine)),
+        remote_(theirs * sizeof(std::uint64_t)),
+        number_(static_cast<std::uint32_t>(theirs) | fabric_port::credit_flag),
+        peer_(peer),
+        opposite_(&opposite) {}
+
+  /// What the opposite channel's sender tells the peer. It stays where it is.
+  fabric_released& released() noexcept { return released_; }
+
+  message try_peek() noexcept {
+    if (arrived_ == released_.taken) return {};
+    std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
+    fabric_head head;
+    std::memcpy(static_cast<void*>(&head), payload - sizeof head, offsetof(fabric_head, call));
+    if (head.sequence != released_.taken + 1 || closed_) return {};
+    opposite_->credit(head.released);
+    return {payload, head.bytes, head.tag};
+  }
+
+  void release() noexcept {
+    ++released_.taken;
+    if (++index_ == static_cast<std::uint32_t>(port_->layout.slots)) index_ = 0;
+    if (released_.taken - released_.published >= batch()) flush();
+  }
+
+  void flush() {
+    if (released_.published == released_.taken || closed_ || in_debt_ || pay()) return;
+    in_debt_ = true;
+    port_->in_debt.push_back(this);
+  }
+  /// False where the network does not take it now.
+  bool pay() noexcept {
+    std::uint32_t const taken = released_.taken;
+    if (port_->write_credit(peer_, taken, remote_, number_) == -FI_EAGAIN) return false;
+    released_.published = taken;  // a peer that cannot be reached needs no credit
+    in_debt_ = false;
+    return true;
+  }
+
+  void arrived() noexcept { ++arrived_; }
+  /// What the sender of the oldest message not yet released was doing. @pre there is one
+  call_record call() const noexcept {
+    call_record record;
+    std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
+    std::memcpy(&record, payload - sizeof record, sizeof record);
+    return record;
+  }
+  bool holds() const noexcept { return arrived_ != released_.taken; }
+  void close() noexcept { closed_ = true; }
+
+ private:
+  std::uint32_t batch() const noexcept { return port_->layout.slots < 8 ? 1 : static_cast<std::uint32_t>(port_->layout.slots) / 4; }
+
+  fabric_port* port_ = nullptr;
+  std::byte* ring_ = nullptr;
+  std::size_t remote_ = 0;
+  std::uint32_t number_ = 0;
+  int peer_ = -1;
+  fabric_released released_;
+  std::uint32_t arrived_ = 0, index_ = 0;
+  bool closed_ = false;
+  bool in_debt_ = false;
+  fabric_sender* opposite_ = nullptr;
+};
+
+/// Hands over what the network did not take before, as far as it does now.
+inline void fabric_port::drain() {
+  std::erase_if(late, [](fabric_sender* s) { return s->post(); });
+  std::erase_if(in_debt, [](fabric_receiver* r) { return r->pay(); });
+}
+
+static_assert(SendChannel<fabric_sender> && RecvChannel<fabric_receiver>);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

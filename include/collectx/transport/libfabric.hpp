@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks are anywhere: channels over libfabric (InfiniBand, RoCE, EFA, Omni-Path, TCP), and a mesh of TCP connections for all that is said
+/// beside the data. Include it by name and link `collectx::libfabric`.
+#pragma once
+
+#include "collectx/process.hpp"
+#include "collectx/rendezvous.hpp"
+#include "collectx/transport/fabric.hpp"
+#include "collectx/transport/fabric_channel.hpp"
+#include "collectx/transport/host.hpp"
+#include "collectx/transport/patience.hpp"
+#include "collectx/transport/segment.hpp"
+#include "collectx/transport/socket_board.hpp"
+
+#include <sys/mman.h>
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+
+struct libfabric_options {
+  int slots = 16;                                  ///< per channel
+  std::size_t slot_bytes = std::size_t{64} << 10;  ///< a multiple of 64
+  int lanes = 4;
+  std::size_t memory = 0;                                            ///< most bytes that this rank may register; 0: no bound
+  std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together
+  std::chrono::nanoseconds link_timeout = std::chrono::seconds(10);  ///< after which a host that does not answer is out of reach
+  char const* provider = nullptr;  ///< "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "shm"...; null: the best that all ranks have
+};
+
+/// A rank of a group whose other ranks may be on other hosts. Models Transport.
+///
+/// What is written into a ring is written once, by the network, into the peer's ring. All progress is made inside the library's calls.
+class libfabric_transport {
+ public:
+  using sender = detail::fabric_sender;
+  using receiver = detail::fabric_receiver;
+
+  /// Joins the group that `rendezvous` is about; returns on every rank when all have joined, or with a failure that names who never came
+  /// or what differs. Slots, slot_bytes and lanes are the least that any rank asks for.
+  /// Errors: timeout, invalid_configuration, invalid_argument, not_supported where no provider is offered on all ranks.
+  template <Rendezvous R>
+  static result<libfabric_transport> join(R& rendezvous, libfabric_options const& options = {}) noexcept {
+    int const rank = rendezvous.rank(), size = rendezvous.size();
+    if (size < 1 || rank < 0 || rank >= size) {
+      return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
+    }
+    transport_options rings;
+    rings.slots = options.slots;
+    rings.slot_bytes = options.slot_bytes;
+    rings.lanes = options.lanes;
+    if (result<detail::segment_layout> possible = detail::lay_out(1, rings); !possible) return possible.error();
+    detail::hello mine;
+    mine.rank = rank;
+    mine.size = size;
+    mine.slots = options.slots;
+    mine.lanes = options.lanes;
+    mine.slot_bytes = options.slot_bytes;
+    constexpr nanoseconds years = 100'000'000'000'000'000;  // the clock shall not overflow
+    nanoseconds const deadline = detail::monotonic_now() + (std::min)(nanoseconds{options.join_timeout.count()}, years);
+    result<detail::socket_mesh> mesh = detail::socket_mesh::join(rendezvous, mine, options.link_timeout.count(), deadline);
+    if (!mesh) return mesh.error();
+    auto made = std::make_unique<state>(std::move(*mesh), options);
+    if (status s = made->found(deadline); !s) return s;
+    return libfabric_transport(std::move(made));
+  }
+
+  libfabric_transport(libfabric_transport&&) noexcept = default;
+  libfabric_transport& operator=(libfabric_transport&&) = delete;
+
+  int rank() const noexcept { return state_->board.rank(); }
+  int size() const noexcept { return state_->board.size(); }
+  int lanes() const noexcept { return state_->options.lanes; }
+  int slots() const noexcept { return state_->options.slots; }
+  std::size_t slot_bytes() const noexcept { return state_->options.slot_bytes; }
+  libfabric_options options() const noexcept { return state_->options; }
+  char const* provider() const noexcept { return state_->provider; }
+  /// Ranks on one host have one number, whatever it is.
+  std::uint64_t host_of(int rank) const noexcept { return state_->hosts[static_cast<std::size_t>(rank)]; }
+
+  /// @pre peer != rank()
+  sender& channel_to(int peer, int lane) {
+    sender& s = state_->senders[state_->channel(peer, lane)];
+    s.prepare();
+    return s;
+  }
+  receiver& channel_from(int peer, int lane) noexcept { return state_->receivers[state_->channel(peer, lane)]; }
+
+  nanoseconds now() const noexcept { return detail::monotonic_now(); }
+  void progress() noexcept { state_->progress(); }
+  /// A rank that something sent has not left for yet, or -1: then nobody waits for this rank's next call.
+  int unsent() const noexcept { return state_->port.unsettled == 0 ? -1 : state_->first_unsettled(); }
+
+  status idle(int polls, int peer) noexcept {
+    if (state_->orphan) return not_ours();
+    if (state_->patience.begins_to_wait(state_->board, polls)) state_->flush_credits();
+    if (status s = state_->complain(); !s) return s;
+    return state_->patience.idle(state_->board, polls, peer);
+  }
+  status abort(status const& why) noexcept { return state_->mark.here() ? state_->board.abort(why) : why; }
+  COLLECTX_FORCEINLINE status verdict() noexcept {
+    if (!state_->mark.here()) return not_ours();
+    return state_->board.verdict();
+  }
+  int blame(int peer) noexcept { return state_->board.blame(peer); }
+  bool lost(int rank) noexcept { return rank != this->rank() && state_->board.lost(rank); }
+  void absent(char* text, std::size_t capacity) noexcept { state_->board.absent(text, capacity); }
+  status conflict(int peer) noexcept {
+    for (int lane = 0; lane <= lanes(); ++lane)
+      if (receiver& r = channel_from(peer, lane); r.holds()) state_->board.heard_of(peer, r.call());
+    return state_->board.conflict(peer);
+  }
+
+  status post(char const* key, rendezvous_value const& value) noexcept {
+    return state_->mark.here() ? state_->board.post(key, &value) : not_ours();
+  }
+  bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return state_->board.posted(rank, key, value); }
+  void withdraw(char const* key) noexcept {
+    if (state_->mark.here()) static_cast<void>(state_->board.post(key, nullptr));
+  }
+
+  void begin(call_record const& record) noexcept {
+    if (!state_->mark.here()) return state_->disown();
+    state_->port.call = record;
+    state_->board.begin(record);
+  }
+  void end() noexcept {
+    if (!state_->orphan) state_->board.end();
+  }
+
+ private:
+  /// What a rank says of itself before an endpoint is opened.
+  struct wish {
+    std::uint64_t host = 0;
+    std::uint32_t offered = 0;
+    char provider[32] = {};
+    detail::cpu_mask cpus;
+  };
+  /// What others need to write to it.
+  struct reach {
+    detail::fabric_address address;
+    detail::fabric_window window;
+  };
+
+  struct state {
+    detail::socket_board board;
+    libfabric_options options;
+    char provider[32] = {};
+    std::vector<std::uint64_t> hosts;
+    detail::mapping memory;  // outlives the port, which has it registered
+    detail::fabric_port port;
+    std::vector<sender> senders;
+    std::vector<receiver> receivers;
+    nanoseconds suspected = 0;
+    bool orphan = false;
+    detail::patience patience;
+    detail::fork_mark mark = detail::fork_mark::take();
+
+    state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}
+    ~state() {
+      if (mark.here()) board.leave(linger, [this] { progress(); });
+    }
+    static constexpr nanoseconds linger = 2'000'000'000;
+
+    std::size_t channel(int peer, int lane) const noexcept {
+      return static_cast<std::size_t>(peer) * (static_cast<std::size_t>(options.lanes) + 1) + static_cast<std::size_t>(lane);
+    }
+
+    /// Everything between a mesh and a group.
+    status found(nanoseconds deadline) noexcept {
+      detail::socket_mesh& mesh = board.mesh();
+      for (int r = 0; r < mesh.size(); ++r) {
+        options.slots = (std::min)(options.slots, static_cast<int>(mesh.said(r).slots));
+        options.lanes = (std::min)(options.lanes, static_cast<int>(mesh.said(r).lanes));
+        options.slot_bytes = (std::min)(options.slot_bytes, static_cast<std::size_t>(mesh.said(r).slot_bytes));
+      }
+      if (status s = choose(deadline); !s) return s;
+      reach mine;
+      if (status s = build(mine); !s) return mesh.refuse(s);
+      std::vector<reach> all;
+      if (status s = mesh.share(mine, all, deadline); !s) return s;
+      for (int r = 0; r < mesh.size(); ++r) {
+        if (r == mesh.rank()) continue;
+        detail::fabric_port::peer& p = port.peers[static_cast<std::size_t>(r)];
+        p.window = all[static_cast<std::size_t>(r)].window;
+        if (status s = port.endpoint.learn(all[static_cast<std::size_t>(r)].address, p.number); !s) return mesh.refuse(s);
+      }
+      // A second round: from here on everybody may write to everybody.
+      std::vector<int> ready;
+      if (status s = mesh.share(0, ready, deadline); !s) return s;
+      return board.open();
+    }
+
+    status choose(nanoseconds deadline) noexcept {
+      detail::socket_mesh& mesh = board.mesh();
+      wish mine;
+      mine.host = detail::host_identity();
+      mine.cpus = detail::cpu_mask::mine();
+      mine.offered = detail::fabric_endpoint::offered(mesh.place());
+      std::snprintf(mine.provider, sizeof mine.provider, "%s", options.provider == nullptr ? "" : options.provider);
+      std::vector<wish> all;
+      if (status s = mesh.share(mine, all, deadline); !s) return s;
+      std::uint32_t common = ~std::uint32_t{0};
+      bool one_host = true;
+      int neighbours = 0;
+      detail::cpu_mask cpus;
+      for (wish const& w : all) {
+        common &= w.offered;
+        one_host &= w.host == mine.host;
+        hosts.push_back(w.host);
+        if (w.host != mine.host) continue;
+        ++neighbours;
+        cpus |= w.cpus;
+      }
+      board.share_host(neighbours, cpus.count());
+      for (std::size_t r = 1; r < all.size(); ++r) {
+        if (std::strcmp(all[r].provider, all[0].provider) == 0) continue;
+        return status::failure(errc::invalid_configuration, static_cast<int>(r), "rank %d asks for provider %s, rank 0 for %s",
+                               static_cast<int>(r), *all[r].provider != 0 ? all[r].provider : "any",
+                               *all[0].provider != 0 ? all[0].provider : "any");
+      }
+      if (*mine.provider != 0) return std::memcpy(provider, mine.provider, sizeof provider), status{};
+      for (int i = 0; i < detail::fabric_provider_count; ++i) {
+        if ((common >> i & 1) == 0 || (detail::fabric_providers[i].one_host && !one_host)) continue;
+        std::snprintf(provider, sizeof provider, "%s", detail::fabric_providers[i].name);
+        return {};
+      }
+      return status::failure(errc::not_supported, -1, "no common transport: no provider of libfabric is offered on all %d ranks",
+                             mesh.size());
+    }
+
+    status build(reach& mine) noexcept {
+      detail::fabric_layout& layout = port.layout;
+      layout.channels = channel(board.size(), 0);
+      layout.slots = options.slots;
+      layout.slot_bytes = options.slot_bytes;
+      if (options.memory != 0 && layout.bytes() > options.memory) {
+        return status::failure(errc::invalid_configuration, board.rank(),
+                               "option memory is %zu: rank %d needs %zu bytes; lower slots, slot_bytes or lanes", options.memory,
+                               board.rank(), layout.bytes());
+      }
+      result<detail::mapping> rings = detail::mapping::anonymous(layout.bytes());
+      if (!rings) return rings.error();
+      memory = std::move(*rings);
+      port.peers.resize(static_cast<std::size_t>(board.size()));
+      if (board.size() > 1) {
+        detail::fabric_endpoint& e = port.endpoint;
+        if (status s = e.open(detail::provider_named(provider), board.mesh().place()); !s) return s;
+        if (status s = e.share(memory.address(), layout.bytes(), port.region, mine.window); !s) return s;
+        if (status s = e.name(mine.address); !s) return s;
+      }
+      senders.resize(layout.channels);
+      receivers.resize(layout.channels);
+      for (int p = 0; p < board.size(); ++p) {
+        for (int lane = 0; lane <= options.lanes && p != board.rank(); ++lane) {
+          std::size_t const here = channel(p, lane), there = channel(board.rank(), lane);
+          senders[here] = sender(port, memory.address(), p, here, there);
+          receivers[here] = receiver(port, memory.address(), p, here, there, senders[here]);
+          senders[here].oppose(receivers[here].released());
+        }
+      }
+      return {};
+    }
+
+    int first_unsettled() const noexcept {
+      for (sender const& s : senders)
+        if (s.unsettled()) return s.peer();
+      return -1;
+    }
+
+    void progress() noexcept {
+      ::fi_cq_data_entry done[16];
+      for (;;) {
+        ssize_t const n = ::fi_cq_read(port.endpoint.completions(), done, 16);
+        if (n == -FI_EAVAIL) {
+          stumble();
+          continue;
+        }
+        for (ssize_t i = 0; i < n; ++i) {
+          if ((done[i].flags & FI_REMOTE_CQ_DATA) != 0)
+            arrive(static_cast<std::uint32_t>(done[i].data));
+          else if (done[i].op_context != nullptr)
+            detail::fabric_sender::passed(*static_cast<detail::fabric_sender::passage*>(done[i].op_context));
+        }
+        if (n < 16) break;
+      }
+      port.drain();
+    }
+
+    void arrive(std::uint32_t number) noexcept {
+      std::size_t const at = number & ~detail::fabric_port::credit_flag;
+      if (at >= senders.size()) return;
+      if ((number & detail::fabric_port::credit_flag) == 0) return receivers[at].arrived();
+      std::uint64_t& word = reinterpret_cast<std::uint64_t*>(memory.address())[at];
+      senders[at].credit(static_cast<std::uint32_t>(detail::shared_word(word).load(std::memory_order_acquire)));
+    }
+
+    /// Something that was sent did not arrive.
+    void stumble() noexcept {
+      ::fi_cq_err_entry why{};
+      if (::fi_cq_readerr(port.endpoint.completions(), &why, 0) < 1) return;
+      if (why.op_context == nullptr) return;  // a credit: its receiver is missed elsewhere, if by anybody
+      auto& passage = *static_cast<detail::fabric_sender::passage*>(why.op_context);
+      detail::fabric_sender::passed(passage);
+      port.breaks(passage.owner->peer(), -why.err);
+    }
+
+    /// The network's word is the last resort: who died or left is known from the board, with more to say.
+    status complain() noexcept {
+      if (port.broken < 0 || board.lost(port.broken)) return {};
+      nanoseconds const now = detail::monotonic_now();
+      if (suspected == 0) suspected = now;
+      if (now - suspected < 1'000'000'000) return {};
+      return board.abort(status::failure(errc::peer_lost, port.broken, "rank %d cannot write to rank %d by %s: %s", board.rank(),
+                                         port.broken, provider, ::fi_strerror(port.broken_by)));
+    }
+
+    void flush_credits() noexcept {
+      for (receiver& r : receivers) r.flush();
+    }
+
+    void disown() noexcept {
+      orphan = true;
+      for (sender& s : senders) s.close();
+      for (receiver& r : receivers) r.close();
+    }
+  };
+
+  explicit libfabric_transport(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
+
+  [[gnu::noinline]] status not_ours() const noexcept {
+    return status::failure(errc::invalid_argument, rank(), "this transport belongs to process %llu: a forked child has to join anew",
+                           state_->mark.pid());
+  }
+
+  std::unique_ptr<state> state_;
+};
+
+static_assert(Transport<libfabric_transport>);
+
+}  // namespace v0
+}  // namespace collectx

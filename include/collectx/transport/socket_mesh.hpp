@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A connection between every two ranks of a group, made through a rendezvous: how ranks on different hosts agree, and hear of each other.
+#pragma once
+
+#include "collectx/network.hpp"
+#include "collectx/process.hpp"
+#include "collectx/rendezvous.hpp"
+#include "collectx/status.hpp"
+#include "collectx/transport/board.hpp"
+#include "collectx/transport/handshake.hpp"
+#include "collectx/transport/socket_link.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+class socket_mesh {
+ public:
+  /// Returns on every rank when each is connected with each other one and has heard its hello, or with a failure that names who never came
+  /// or what differs. Who connects without knowing what was put at the rendezvous is sent away, and disturbs nobody.
+  template <Rendezvous R>
+  static result<socket_mesh> join(R& rendezvous, hello const& mine, nanoseconds link_timeout, nanoseconds deadline) noexcept {
+    socket_mesh self(mine);
+    status s = self.listen();
+    char key[16];
+    std::snprintf(key, sizeof key, "mesh%d", mine.rank);
+    if (s.ok() && mine.size > 1) s = rendezvous.put(key, rendezvous_value(&self.place_, sizeof self.place_));
+    for (int r = 0; r < mine.rank && s.ok(); ++r) s = self.call(rendezvous, r, deadline);
+    while (s.ok() && self.heard_ < mine.size) s = self.hear(rendezvous, deadline);
+    if (mine.size > 1) rendezvous.conclude();
+    if (!s) return self.refuse(s);
+    self.listener_ = {};
+    self.strangers_.clear();
+    for (peer& p : self.peers_) {
+      if (p.link) p.link.watch(link_timeout);
+    }
+    if (s = self.judge(); !s) return s;
+    return result<socket_mesh>(std::move(self));
+  }
+
+  int rank() const noexcept { return mine_.rank; }
+  int size() const noexcept { return mine_.size; }
+  /// Where this rank listens: an address of the interface that the others reach it at.
+  socket_place const& place() const noexcept { return place_; }
+  socket_link& to(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)].link; }
+  hello const& said(int rank) const noexcept { return rank == mine_.rank ? mine_ : peers_[static_cast<std::size_t>(rank)].said; }
+
+  /// Every rank learns every rank's `mine`; a refusal of any rank is everybody's failure.
+  template <class T>
+  status share(T const& mine, std::vector<T>& all, nanoseconds deadline) noexcept {
+    all.resize(static_cast<std::size_t>(size()));
+    all[static_cast<std::size_t>(rank())] = mine;
+    for (peer& p : peers_) {
+      p.shared = !p.link;
+      if (p.link && !p.link.send(frame::of(frame::facts, rank(), mine))) return died(p);
+    }
+    for (;;) {
+      bool missing = false;
+      for (peer& p : peers_) {
+        if (p.shared) continue;
+        frame f;
+        switch (p.link.receive(f)) {
+          case socket_link::event::broken:
+            return died(p);
+          case socket_link::event::frame:
+            if (f.kind == frame::refusal) return refusal_of(f);
+            f.read(all[static_cast<std::size_t>(index_of(p))]);
+            p.shared = true;
+            break;
+          case socket_link::event::nothing:
+            missing = true;
+        }
+      }
+      if (!missing) return {};
+      if (!wait(deadline)) return refuse(status::failure(errc::timeout, -1, "rank %d did not hear in time that all are ready", rank()));
+    }
+  }
+
+  /// Tells everybody why this rank does not go on; returns that.
+  status refuse(status const& why) noexcept {
+    for (peer& p : peers_) {
+      if (p.link) p.link.send(frame::of(frame::refusal, rank(), detail::verdict::of(why)));
+    }
+    return why;
+  }
+
+ private:
+  struct peer {
+    socket_link link;
+    hello said;
+    bool heard = false;
+    bool shared = false;
+  };
+  static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
+
+  explicit socket_mesh(hello const& mine) noexcept : mine_(mine), peers_(static_cast<std::size_t>(mine.size)) {
+    peers_[static_cast<std::size_t>(mine.rank)].heard = true;
+  }
+
+  int index_of(peer const& p) const noexcept { return static_cast<int>(&p - peers_.data()); }
+  status died(peer const& p) const noexcept {
+    return status::failure(errc::peer_lost, index_of(p), "rank %d died while joining", index_of(p));
+  }
+  static status refusal_of(frame const& f) noexcept {
+    detail::verdict v;
+    f.read(v);
+    status const why = v.spell();
+    if (why.rank() == f.from) return why;
+    return status::failure(why.code(), why.rank(), "%s (reported by rank %d)", sentence(why), f.from);
+  }
+
+  status listen() noexcept {
+    if (::getrandom(place_.nonce, sizeof place_.nonce, 0) < 0) return status::system(errno, "no random number for joining");
+    if (mine_.size == 1) return {};
+    result<network_address> here = local_address();
+    if (!here) return here.error();
+    place_.stand_at(here->get(), here->length());
+    listener_ = descriptor(::socket(place_.where()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener_ || ::bind(listener_.get(), place_.where(), static_cast<::socklen_t>(place_.length)) != 0 ||
+        ::listen(listener_.get(), (std::max)(mine_.size, 16)) != 0) {
+      return status::system(errno, "no socket for the other ranks to connect to");
+    }
+    ::sockaddr_storage bound{};
+    ::socklen_t length = sizeof bound;
+    if (::getsockname(listener_.get(), reinterpret_cast<::sockaddr*>(&bound), &length) != 0) {
+      return status::system(errno, "no name for the socket that other ranks connect to");
+    }
+    std::memcpy(place_.address, &bound, (std::min)(sizeof place_.address, std::size_t{length}));
+    return {};
+  }
+
+  /// Connects to a lower rank, wherever the rendezvous says it is now.
+  template <class R>
+  status call(R& rendezvous, int rank, nanoseconds deadline) noexcept {
+    char key[16];
+    std::snprintf(key, sizeof key, "mesh%d", rank);
+    result<rendezvous_value> value = rendezvous.get(key, deadline);
+    if (!value) return value.error().code() == errc::timeout ? never_came() : value.error();
+    socket_place place;
+    std::memcpy(static_cast<void*>(&place), value->data(), (std::min)(sizeof place, value->size()));
+    socket_link& link = peers_[static_cast<std::size_t>(rank)].link;
+    if (!link.open(place)) return {};
+    hello h = mine_;
+    std::memcpy(h.nonce, place.nonce, sizeof h.nonce);
+    link.send(frame::of(frame::greeting, mine_.rank, h));
+    return {};
+  }
+
+  template <class R>
+  status hear(R& rendezvous, nanoseconds deadline) noexcept {
+    if (!wait(deadline)) return never_came();
+    for (int fresh = listener_ ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1; fresh >= 0;
+         fresh = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) {
+      if (strangers_.size() == most_strangers) strangers_.erase(strangers_.begin());
+      strangers_.push_back(std::make_unique<socket_link>(descriptor(fresh)));
+    }
+    for (std::size_t i = 0; i < strangers_.size();) {
+      frame f;
+      socket_link::event const e = strangers_[i]->receive(f);
+      if (e == socket_link::event::nothing) {
+        ++i;
+        continue;
+      }
+      if (e == socket_link::event::frame && f.kind == frame::greeting) {
+        if (status s = admit(*strangers_[i], f); !s) return s;
+      }
+      strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    for (int r = 0; r < mine_.size; ++r) {
+      peer& p = peers_[static_cast<std::size_t>(r)];
+      if (r == mine_.rank || (!p.link && r > mine_.rank)) continue;
+      frame f;
+      bool const broken = !p.link || !p.link.flush();
+      socket_link::event const e = broken ? socket_link::event::broken : p.link.receive(f);
+      if (e == socket_link::event::frame && f.kind == frame::refusal) return refusal_of(f);
+      if (e == socket_link::event::frame && f.kind == frame::greeting && !p.heard) {
+        f.read(p.said);
+        p.heard = true;
+        ++heard_;
+      } else if (e == socket_link::event::broken) {
+        if (p.heard) return died(p);
+        // Nobody is there: an address of an earlier run, whose successor has not come yet.
+        p.link.close();
+        nap(10'000'000);
+        if (status s = call(rendezvous, r, deadline); !s) return s;
+      }
+    }
+    return {};
+  }
+
+  /// Somebody who may be a higher rank.
+  status admit(socket_link& link, frame const& said) noexcept {
+    hello h;
+    said.read(h);
+    if (std::memcmp(h.nonce, place_.nonce, sizeof h.nonce) != 0) return {};
+    auto const answer = [&](status const& why) {
+      link.send(frame::of(frame::refusal, mine_.rank, detail::verdict::of(why)));
+      return why;
+    };
+    if (h.size != mine_.size || h.rank < 0 || h.rank >= mine_.size) {
+      return answer(status::failure(errc::invalid_configuration, h.rank, "rank %d joins a group of %d, rank %d one of %d", h.rank, h.size,
+                                    mine_.rank, mine_.size));
+    }
+    peer& p = peers_[static_cast<std::size_t>(h.rank)];
+    if (h.rank == mine_.rank || p.heard) {
+      return answer(status::failure(errc::invalid_argument, h.rank, "rank %d joined twice", h.rank));
+    }
+    p.link = std::move(link);
+    p.said = h;
+    p.heard = true;
+    ++heard_;
+    if (!p.link.send(frame::of(frame::greeting, mine_.rank, mine_))) return died(p);
+    return {};
+  }
+
+  /// Until something comes, but not for long: some things are tried again.
+  bool wait(nanoseconds deadline) noexcept {
+    polled_.clear();
+    if (listener_) polled_.push_back({listener_.get(), POLLIN, 0});
+    for (auto const& s : strangers_) polled_.push_back({s->get(), POLLIN, 0});
+    for (peer const& p : peers_) {
+      if (p.link) polled_.push_back({p.link.get(), static_cast<short>(p.link.owes() ? POLLIN | POLLOUT : POLLIN), 0});
+    }
+    nanoseconds const now = monotonic_now();
+    wait_for_input(polled_.data(), polled_.size(), (std::min)(deadline, now + 100'000'000));
+    return now < deadline;
+  }
+
+  status never_came() const noexcept {
+    char list[160] = {};
+    std::size_t used = 0;
+    int first = -1, unlisted = 0;
+    for (int r = 0; r < mine_.size; ++r) {
+      if (peers_[static_cast<std::size_t>(r)].heard) continue;
+      if (used + 24 > sizeof list) {
+        ++unlisted;
+        continue;
+      }
+      used += static_cast<std::size_t>(std::snprintf(list + used, sizeof list - used, "%s%d", first < 0 ? "" : ", ", r));
+      if (first < 0) first = r;
+    }
+    if (unlisted > 0) std::snprintf(list + used, sizeof list - used, " and %d more", unlisted);
+    return status::failure(errc::timeout, first, "%d of %d ranks joined rank %d, missing: %s", heard_, mine_.size, mine_.rank, list);
+  }
+
+  status judge() noexcept {
+    for (int r = 0; r < mine_.size; ++r) {
+      for (int i = 0; i < build_facts::count; ++i) {
+        if (said(r).facts.values[i] == said(0).facts.values[i]) continue;
+        return status::failure(errc::invalid_configuration, r, "builds differ: %s is %u on rank %d and %u on rank 0", build_facts::names[i],
+                               said(r).facts.values[i], r, said(0).facts.values[i]);
+      }
+    }
+    return {};
+  }
+
+  hello mine_;
+  std::vector<peer> peers_;
+  socket_place place_;
+  descriptor listener_;
+  std::vector<std::unique_ptr<socket_link>> strangers_;
+  std::vector<::pollfd> polled_;
+  int heard_ = 1;  // this rank has
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx
