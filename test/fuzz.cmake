@@ -1,0 +1,31 @@
+# test/fuzz/*_fuzz.cpp: programs for libFuzzer, which comes with clang only. The tests are short and always the same; by hand,
+# `build/clang/test/fuzz_tcp_store -max_total_time=300` looks for longer.
+if(NOT COLLECTX_BUILD_FUZZ)
+  return()
+endif()
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer,address)
+check_cxx_source_compiles("#include <cstddef>
+  extern \"C\" int LLVMFuzzerTestOneInput(unsigned char const*, std::size_t) { return 0; }" COLLECTX_HAS_FUZZER)
+unset(CMAKE_REQUIRED_FLAGS)
+if(NOT COLLECTX_HAS_FUZZER)
+  list(APPEND COLLECTX_REPORT "fuzzing: off, this compiler has no libFuzzer (Debian: libclang-rt-16-dev)")
+  set(COLLECTX_REPORT "${COLLECTX_REPORT}" PARENT_SCOPE)
+  return()
+endif()
+list(APPEND COLLECTX_REPORT "fuzzing: on")
+set(COLLECTX_REPORT "${COLLECTX_REPORT}" PARENT_SCOPE)
+
+file(GLOB sources CONFIGURE_DEPENDS fuzz/*_fuzz.cpp)
+foreach(source IN LISTS sources)
+  cmake_path(GET source STEM stem)
+  string(REGEX REPLACE "_fuzz$" "" name ${stem})
+  add_executable(fuzz_${name} ${source})
+  target_link_libraries(fuzz_${name} PRIVATE collectx::collectx collectx_warnings)
+  target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address -g)
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address)
+  add_dependencies(collectx_static fuzz_${name})
+  add_test(NAME fuzz.${name} COMMAND fuzz_${name} -seed=1 -runs=1000000 -max_total_time=60 -max_len=1300 -print_final_stats=1
+    -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/)
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 120)
+endforeach()
