@@ -143,6 +143,8 @@ class collective_calls {
   Outcome dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
     if constexpr (std::is_same_v<A, algo::automatic>)
       return algo::with_choice<Ordered>(collective, size(), bytes, with);
+    else if constexpr (!Ordered && requires { algorithm.over(self().nodes()); })  // hosts may hold any ranks, which keeps no order
+      return with(algorithm.over(self().nodes()));
     else
       return with(algorithm);
   }

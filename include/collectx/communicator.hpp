@@ -36,6 +36,7 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::uint8_t* token() { return &member_->token; }
+  algo::placed nodes() const requires knows_nodes<Tr> { return member_->nodes.groups(); }
 
   template <class Named, Collective C, class A, Schedule S, class T, class Op>
   planned_call<Tr> perform(C const& collective, A const&, S const& schedule, shape_of_call const& call, T const* in, T* out, Op const& op,
@@ -191,6 +192,9 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
       if (r != rank_ && member_->transport.lost(r)) ranks.push_back(r);
     return ranks;
   }
+
+  /// The hosts of the group's ranks, as groups: hierarchical takes them where it is given none.
+  algo::placed nodes() const requires detail::knows_nodes<Tr> { return member_->nodes.groups(); }
 
   /// Ends the calls of all ranks; from any thread. The first report of the group wins and is returned.
   status abort(status const& why = {}) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "collectx/exec/drive.hpp"
+#include "collectx/nodes.hpp"
 #include "collectx/plan_cache.hpp"
 
 #include <atomic>
@@ -166,11 +167,13 @@ struct member {
     char const* const text = std::getenv("COLLECTX_TIMEOUT");
     double const seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
     if (seconds > 0 && seconds < 1e9) timeout = static_cast<nanoseconds>(seconds * 1e9);
+    if constexpr (knows_nodes<Tr>) nodes = node_table(transport);
   }
   member(member const&) = delete;
   member& operator=(member const&) = delete;
 
   Tr transport;
+  node_table nodes;  // of a transport that knows them; plans point into it
   plan_cache<Tr> plans;
   std::uint64_t sequence = 0;  // of collective calls
   nanoseconds timeout = nanoseconds{300} * 1'000'000'000;

@@ -83,6 +83,31 @@ struct sizes {
   friend constexpr bool operator==(sizes, sizes) = default;
 };
 
+/// Groups out of a table that somebody else keeps, in any placement: the hosts of a communicator's ranks.
+struct placed {
+  static constexpr bool contiguous = false;
+
+  /// `of` and `index` have an entry for each rank, `first` one for each group and one more; the ranks of group j are
+  /// member[first[j]] .. member[first[j + 1] - 1], ascending.
+  struct table {
+    int ranks = 0, count = 0;
+    int const* of = nullptr;
+    int const* index = nullptr;
+    int const* first = nullptr;
+    int const* member = nullptr;
+    friend constexpr bool operator==(table const&, table const&) = default;
+  };
+  table groups{};
+
+  constexpr bool admits(int n) const { return n == groups.ranks; }
+  constexpr int count(int) const { return groups.count; }
+  constexpr int size(int group, int) const { return groups.first[group + 1] - groups.first[group]; }
+  constexpr int of(int rank, int) const { return groups.of[rank]; }
+  constexpr int index(int rank, int) const { return groups.index[rank]; }
+  constexpr int rank_of(int group, int index, int) const { return groups.member[groups.first[group] + index]; }
+  friend constexpr bool operator==(placed const&, placed const&) = default;
+};
+
 }  // namespace algo
 }  // namespace v0
 }  // namespace collectx

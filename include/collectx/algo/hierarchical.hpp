@@ -9,6 +9,8 @@
 #include "collectx/algo/groups.hpp"
 #include "collectx/collective.hpp"
 
+#include <type_traits>
+
 namespace collectx {
 inline namespace v0 {
 namespace algo {
@@ -283,7 +285,8 @@ struct hierarchical_leaders : detail::two_levels<Inner, Outer, G> {
 /// all_reduce through leaders: steps 2 I + O | bytes per rank <= i + i' + o, with i of Inner's reduce, i' of its broadcast
 /// reduce_scatter, all_gather: steps I + O | bytes per rank i + o / g
 /// reduce, broadcast: steps I + O | bytes per rank <= i + o
-/// All keep rank order where both families do.
+/// All keep rank order where both families do, and the groups are runs of ranks.
+/// A communicator that knows its ranks' hosts takes those for groups where none are named.
 template <class Inner, class Outer, Groups G = default_groups>
 struct hierarchical {
   static constexpr char const* name = "hierarchical";
@@ -318,6 +321,12 @@ struct hierarchical {
     return reversed<decltype(reduce(0))>{reduce(root)};
   }
   friend constexpr bool operator==(hierarchical const&, hierarchical const&) = default;
+
+  /// The same over these groups, where the author has named none.
+  template <Groups H>
+  constexpr auto over(H const& others) const requires std::is_same_v<G, default_groups> {
+    return hierarchical<Inner, Outer, H>{inner, outer, others};
+  }
 
  private:
   /// Inner reduce to the leaders, Outer all-reduce among them, and Inner backwards.

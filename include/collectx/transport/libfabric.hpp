@@ -33,6 +33,7 @@ struct libfabric_options {
   std::size_t memory = 0;                                            ///< most bytes that this rank may register; 0: no bound
   std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together
   std::chrono::nanoseconds link_timeout = std::chrono::seconds(10);  ///< after which a host that does not answer is out of reach
+  bool between_hosts = false;                                        ///< only providers that reach other hosts are chosen among
   char const* provider = nullptr;  ///< "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "shm"...; null: the best that all ranks have
 };
 
@@ -83,8 +84,8 @@ class libfabric_transport {
   std::size_t slot_bytes() const noexcept { return state_->options.slot_bytes; }
   libfabric_options options() const noexcept { return state_->options; }
   char const* provider() const noexcept { return state_->provider; }
-  /// Ranks on one host have one number, whatever it is.
-  std::uint64_t host_of(int rank) const noexcept { return state_->hosts[static_cast<std::size_t>(rank)]; }
+  /// Hosts are numbered in the order of their first ranks.
+  int node_of(int rank) const noexcept { return state_->nodes[static_cast<std::size_t>(rank)]; }
 
   /// @pre peer != rank()
   sender& channel_to(int peer, int lane) {
@@ -94,6 +95,9 @@ class libfabric_transport {
   }
   receiver& channel_from(int peer, int lane) noexcept { return state_->receivers[state_->channel(peer, lane)]; }
 
+  sender* address_of_sender(int peer, int lane) noexcept { return &state_->senders[state_->channel(peer, lane)]; }
+  bool begins_to_wait(int polls) const noexcept { return state_->patience.begins_to_wait(state_->board, polls); }
+
   nanoseconds now() const noexcept { return detail::monotonic_now(); }
   void progress() noexcept { state_->progress(); }
   /// A rank that something sent has not left for yet, or -1: then nobody waits for this rank's next call.
@@ -101,7 +105,7 @@ class libfabric_transport {
 
   status idle(int polls, int peer) noexcept {
     if (state_->orphan) return not_ours();
-    if (state_->patience.begins_to_wait(state_->board, polls)) state_->flush_credits();
+    if (begins_to_wait(polls)) state_->flush_credits();
     if (status s = state_->complain(); !s) return s;
     return state_->patience.idle(state_->board, polls, peer);
   }
@@ -154,7 +158,7 @@ class libfabric_transport {
     detail::socket_board board;
     libfabric_options options;
     char provider[32] = {};
-    std::vector<std::uint64_t> hosts;
+    std::vector<int> nodes;
     detail::mapping memory;  // outlives the port, which has it registered
     detail::fabric_port port;
     std::vector<sender> senders;
@@ -210,12 +214,14 @@ class libfabric_transport {
       if (status s = mesh.share(mine, all, deadline); !s) return s;
       std::uint32_t common = ~std::uint32_t{0};
       bool one_host = true;
-      int neighbours = 0;
+      int neighbours = 0, count = 0;
       detail::cpu_mask cpus;
       for (wish const& w : all) {
         common &= w.offered;
         one_host &= w.host == mine.host;
-        hosts.push_back(w.host);
+        std::size_t first = 0;
+        while (all[first].host != w.host) ++first;
+        nodes.push_back(first < nodes.size() ? nodes[first] : count++);
         if (w.host != mine.host) continue;
         ++neighbours;
         cpus |= w.cpus;
@@ -229,7 +235,7 @@ class libfabric_transport {
       }
       if (*mine.provider != 0) return std::memcpy(provider, mine.provider, sizeof provider), status{};
       for (int i = 0; i < detail::fabric_provider_count; ++i) {
-        if ((common >> i & 1) == 0 || (detail::fabric_providers[i].one_host && !one_host)) continue;
+        if ((common >> i & 1) == 0 || (detail::fabric_providers[i].one_host && (!one_host || options.between_hosts))) continue;
         std::snprintf(provider, sizeof provider, "%s", detail::fabric_providers[i].name);
         return {};
       }
