@@ -8,6 +8,7 @@ if(COLLECTX_MPIRUN)
     set(launch timeout -k 5 110 ${COLLECTX_MPIRUN} --allow-run-as-root --oversubscribe -np 4)
   endif()
 endif()
+set_property(GLOBAL PROPERTY COLLECTX_LAUNCH "${launch}")  # for programs elsewhere in the tree
 
 # One program per part, one test per argument of it.
 function(collectx_launcher_test part)

@@ -2,6 +2,9 @@
 /// One model trained by several ranks that share out every batch. Exits with 0 only if it has learnt, if all ranks hold the same
 /// parameters to the bit, and if one process that trains alone comes to the same ones.
 #include <collectx/collectx.hpp>
+#ifdef WITH_PMIX
+#include <collectx/rendezvous/pmix.hpp>
+#endif
 
 #include <CLI/CLI.hpp>
 
@@ -139,7 +142,9 @@ cx::status be_rank(cx::communicator<Tr>& comm, digits const& data, choices const
 std::optional<choices> parse(int count, char const* const* arguments, int& code) {
   choices chosen;
   CLI::App app("Trains one model on several ranks and checks that it is right.", "data_parallel");
-  app.add_option("--ranks", chosen.ranks, "Number of ranks")->capture_default_str()->check(CLI::Range(2, 64));
+  app.add_option("--ranks", chosen.ranks, "Number of ranks, where no launcher has started them")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64));
   app.add_option("--epochs", chosen.epochs, "Passes over the training set")->capture_default_str()->check(CLI::Range(1, 10000));
   app.add_option("--data", chosen.data, "Rows of 64 pixels and a digit")->check(CLI::ExistingFile);
   app.add_option("--transport", chosen.transport, "shared_memory (processes) or loopback (threads)")
@@ -155,20 +160,40 @@ std::optional<choices> parse(int count, char const* const* arguments, int& code)
   }
 }
 
-int run(choices const& chosen) {
+/// By mpirun, by torchrun, ..., or by hand, and then this process starts its ranks itself.
+auto meet() {
+#ifdef WITH_PMIX
+  return cx::environment_rendezvous::create<cx::pmix_rendezvous>();
+#else
+  return cx::environment_rendezvous::create();
+#endif
+}
+
+template <class F>
+cx::status join(cx::environment_rendezvous& meeting, F const& f) {
+  auto comm = cx::shared_memory::join(meeting);
+  if (!comm) return comm.error();
+  cx::status const s = f(*comm);
+  return s ? s : comm->abort(s);
+}
+
+int run(choices const& chosen, cx::environment_rendezvous& meeting) {
   digits const data = read_digits(chosen.data);
-  bool const threads = chosen.transport == "loopback";
-  std::printf("%zu digits to learn from, %zu to be tested with, %d epochs\n", data.train.size(), data.test.size(), chosen.epochs);
-  std::printf("one process alone\n");
+  bool const threads = chosen.transport == "loopback" && !meeting.launched();
+  int const ranks = meeting.launched() ? meeting.size() : chosen.ranks;
   model alone(1);
   history alone_seen;
-  auto const begin = std::chrono::steady_clock::now();
-  cx::status s = train(alone, data, chosen.epochs, 0, 1, alone_seen, [](std::vector<double>&) { return cx::status{}; });
-  std::printf("  %.2f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-
-  std::printf("%d %s, gradients summed by hierarchical<ring, double_binary_tree>\n", chosen.ranks, threads ? "threads" : "processes");
+  cx::status s;
+  if (meeting.rank() == 0) {
+    std::printf("%zu digits to learn from, %zu to be tested with, %d epochs\n", data.train.size(), data.test.size(), chosen.epochs);
+    std::printf("one process alone\n");
+    auto const begin = std::chrono::steady_clock::now();
+    s = train(alone, data, chosen.epochs, 0, 1, alone_seen, [](std::vector<double>&) { return cx::status{}; });
+    std::printf("  %.2f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    std::printf("%d %s, gradients summed by hierarchical<ring, double_binary_tree>\n", ranks, threads ? "threads" : "processes");
+  }
   auto const rank = [&](auto& comm) { return be_rank(comm, data, chosen, alone, alone_seen); };
-  if (s) s = threads ? cx::loopback::run(chosen.ranks, rank) : cx::shared_memory::run(chosen.ranks, rank);
+  if (s) s = meeting.launched() ? join(meeting, rank) : threads ? cx::loopback::run(ranks, rank) : cx::shared_memory::run(ranks, rank);
   if (s) return 0;
   std::fprintf(stderr, "data_parallel: %s\n", s.what());
   return 1;
@@ -180,7 +205,11 @@ int main(int count, char** arguments) {
   try {
     int code = 0;
     std::optional<choices> const chosen = parse(count, arguments, code);
-    return chosen ? run(*chosen) : code;
+    if (!chosen) return code;
+    auto meeting = meet();
+    if (meeting) return run(*chosen, *meeting);
+    std::fprintf(stderr, "data_parallel: %s\n", meeting.error().what());
+    return 1;
   } catch (std::exception const& e) {
     std::fprintf(stderr, "data_parallel: %s\n", e.what());
     return 1;
