@@ -79,14 +79,14 @@ class outcomes {
 };
 
 /// A forked child, to its end.
-template <Rendezvous R, class F>
-[[noreturn]] void be_rank(R&& rendezvous, transport_options const& chosen, outcomes& out, F& f) {
+template <class Tr, Rendezvous R, class Options, class F>
+[[noreturn]] void be_rank(R&& rendezvous, Options const& chosen, outcomes& out, F& f) {
   status s;
   {
-    result<shared_memory_transport> transport = shared_memory_transport::join(rendezvous, chosen);
+    result<Tr> transport = Tr::join(rendezvous, chosen);
     s = transport.error();
     if (transport) {
-      communicator<shared_memory_transport> comm(std::move(*transport));
+      communicator<Tr> comm(std::move(*transport));
       s = call(comm, f);
     }
     out.first().report(s);
@@ -95,6 +95,37 @@ template <Rendezvous R, class F>
   ::_exit(s.ok() ? 0 : 1);
 }
 
+/// `size` forked ranks that meet in memory they inherit, whatever wire they then take.
+template <class Tr, class Options, class F>
+status run_forked(int size, Options const& chosen, F& f) {
+  result<in_process_rendezvous> table = in_process_rendezvous::create(size);
+  if (!table) return table.error();
+  result<outcomes> out = outcomes::create();
+  if (!out) return out.error();
+  std::fflush(nullptr);  // or every child would print what is pending here
+  std::vector<::pid_t> children;
+  status failed;
+  for (int r = 0; r < size && failed.ok(); ++r) {
+    ::pid_t const child = ::fork();
+    if (child == 0) be_rank<Tr>(table->of(r), chosen, *out, f);
+    if (child < 0)
+      failed = status::system(errno, "cannot start rank %d of %d", r, size);
+    else
+      children.push_back(child);
+  }
+  for (std::size_t r = 0; r < children.size(); ++r) {
+    int state = 0;
+    while (::waitpid(children[r], &state, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFSIGNALED(state) && failed.ok())
+      failed =
+          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d was ended by signal %d", static_cast<int>(r), WTERMSIG(state));
+    if (WIFEXITED(state) && WEXITSTATUS(state) != 0 && failed.ok() && out->first().what().ok())
+      failed =
+          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d left with exit code %d", static_cast<int>(r), WEXITSTATUS(state));
+  }
+  return failed.ok() ? out->first().what() : failed;
+}
 }  // namespace detail
 
 namespace loopback {
@@ -234,33 +265,7 @@ result<communicator<shared_memory_transport>> join(R&& rendezvous, options const
 /// A rank ends with _exit: destructors of the caller's objects do not run there.
 template <class F>
 status run(int size, options const& chosen, F&& f) {
-  result<in_process_rendezvous> table = in_process_rendezvous::create(size);
-  if (!table) return table.error();
-  result<detail::outcomes> out = detail::outcomes::create();
-  if (!out) return out.error();
-  std::fflush(nullptr);  // or every child would print what is pending here
-  std::vector<::pid_t> children;
-  status failed;
-  for (int r = 0; r < size && failed.ok(); ++r) {
-    ::pid_t const child = ::fork();
-    if (child == 0) detail::be_rank(table->of(r), chosen, *out, f);
-    if (child < 0)
-      failed = status::system(errno, "cannot start rank %d of %d", r, size);
-    else
-      children.push_back(child);
-  }
-  for (std::size_t r = 0; r < children.size(); ++r) {
-    int state = 0;
-    while (::waitpid(children[r], &state, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFSIGNALED(state) && failed.ok())
-      failed =
-          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d was ended by signal %d", static_cast<int>(r), WTERMSIG(state));
-    if (WIFEXITED(state) && WEXITSTATUS(state) != 0 && failed.ok() && out->first().what().ok())
-      failed =
-          status::failure(errc::peer_lost, static_cast<int>(r), "rank %d left with exit code %d", static_cast<int>(r), WEXITSTATUS(state));
-  }
-  return failed.ok() ? out->first().what() : failed;
+  return detail::run_forked<shared_memory_transport>(size, chosen, f);
 }
 template <class F>
 status run(int size, F&& f) {

@@ -14,45 +14,22 @@
 #include <vector>
 
 #include "processes.hpp"
-#include "support/perform.hpp"
+#include "support/on_processes.hpp"
 #include "support/sanitizers.hpp"
-#include "support/sweep.hpp"
 
 namespace cx = collectx;
 
 namespace {
 
-/// Every algorithm, placement and count, all on one group of n processes. The references are made before the fork.
-template <class C, class T, class Op>
-void on_processes(int n, std::vector<std::size_t> const& counts, Op const& op) {
-  std::vector<support::task> tasks;
-  for (support::algorithm const& a : support::algorithms_for<C>()) {
-    if (!cx::is_commutative_v<Op, T> && !a.keeps_rank_order()) continue;
-    for (std::size_t count : counts) {
-      for (support::placement where : {support::placement::out_of_place, support::placement::in_place}) {
-        std::uint64_t const salt = tasks.size() % 3;
-        std::size_t const share = support::has_shares<C> && count > 5000 ? count / static_cast<std::size_t>(n) : count;
-        tasks.push_back({&a, where, {share, salt, static_cast<int>(tasks.size()) % n}, tasks.size() % 2});
-      }
-    }
-  }
-  support::references<C, T, Op> const expected(n, tasks, op);
-  cx::status const s = cx::shared_memory::run(n, [&](auto& comm) -> cx::status {
-    for (support::task const& t : tasks)
-      if (cx::status failed = support::perform<C, T, false>(comm, t, expected.of(t), op); !failed) return failed;
-    return {};
-  });
-  CHECK_MESSAGE(s.ok(), std::string(s.what()));
-}
-
 template <class C>
 void all_of(C const&) {
+  auto const run = [](int n, auto& f) { return cx::shared_memory::run(n, f); };
   for (int n : {2, 3, 4}) {
     CAPTURE(n);
     std::vector<std::size_t> counts{0, 1, 5, 1000};
     if (!support::under_sanitizer) counts.insert(counts.end(), {65537, std::size_t{1} << 20});
-    on_processes<C, std::int32_t>(n, counts, cx::sum{});
-    on_processes<C, support::affine>(n, {1, 7, 3000}, support::compose{});
+    support::on_processes<C, std::int32_t>(run, n, counts, cx::sum{});
+    support::on_processes<C, support::affine>(run, n, {1, 7, 3000}, support::compose{});
   }
 }
 
