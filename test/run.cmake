@@ -23,7 +23,7 @@ function(collectx_run_test source)
   math(EXPR timeout "${timeout} * 4") # for a machine that others use too; what hangs has deadlines of its own
   add_executable(run_${name} ${source} $<TARGET_OBJECTS:doctest_main>)
   target_link_libraries(run_${name} PRIVATE collectx::collectx ${ARGN} collectx_warnings doctest::doctest)
-  target_include_directories(run_${name} PRIVATE run)
+  target_include_directories(run_${name} PRIVATE . run)
   add_test(NAME run.${name} COMMAND run_${name})
   # Ranks that spin want the cores for themselves.
   set_tests_properties(run.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS 2)

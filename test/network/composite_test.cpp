@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile: -O1
+// timeout: 120
+#include <collectx/libfabric.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "network/hosts.hpp"
+#include "processes.hpp"
+#include "support/on_processes.hpp"
+
+namespace cx = collectx;
+
+namespace {
+
+/// f(communicator&) -> status on as many ranks as `where` names hosts for; what the first rank that failed says.
+template <class F>
+cx::status on_hosts(network::hosts const& hosts, std::vector<int> const& where, F& f) {
+  int const n = static_cast<int>(where.size());
+  auto table = cx::in_process_rendezvous::create(n);
+  if (!table) return table.error();
+  processes::group ranks(n);
+  for (int r = 0; r < n; ++r) {
+    ranks.start([&, r]() -> cx::status {
+      if (!hosts.enter(where[static_cast<std::size_t>(r)]))
+        return cx::status::system(errno, "cannot enter host %d", where[static_cast<std::size_t>(r)]);
+      auto comm = cx::composite::join(table->of(r));
+      if (!comm) return comm.error();
+      cx::status const s = f(*comm);
+      return s.ok() ? s : comm->abort(s);
+    });
+  }
+  ranks.wait();
+  for (int r = 0; r < n; ++r) {
+    if (ranks[r].code != 0) return cx::status::failure(static_cast<cx::errc>(ranks[r].code), r, "rank %d: %s", r, ranks[r].text);
+  }
+  return {};
+}
+
+template <class C>
+void in_every_placement(C const&) {
+  auto const hosts = network::hosts::make(3);
+  if (!hosts) return;
+  for (std::vector<int> const& where : {std::vector{0, 1, 1, 0}, std::vector{0, 1}, std::vector{2, 0, 0, 1, 0}}) {
+    CAPTURE(where.size());
+    auto const run = [&](int, auto& f) { return on_hosts(*hosts, where, f); };
+    int const n = static_cast<int>(where.size());
+    support::on_processes<C, std::int32_t>(run, n, {0, 1, 5, 1000, 65537}, cx::sum{});
+    support::on_processes<C, support::affine>(run, n, {1, 3000}, support::compose{});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::all_reduce{}); }
+TEST_CASE("reduce_scatter on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::reduce_scatter{}); }
+TEST_CASE("all_gather on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::all_gather{}); }
+TEST_CASE("broadcast on hosts in uneven placement: every algorithm, count and root") { in_every_placement(cx::broadcast{}); }
+TEST_CASE("reduce on hosts in uneven placement: every algorithm, count and root") { in_every_placement(cx::reduce{}); }
+
+TEST_CASE("hosts are numbered by their first ranks, and are the groups of hierarchical algorithms") {
+  auto const hosts = network::hosts::make(2);
+  if (!hosts) return;
+  auto f = [](auto& comm) -> cx::status {
+    cx::algo::placed const nodes = comm.nodes();
+    int const expected[] = {0, 1, 1, 0};
+    bool good = nodes.count(4) == 2 && nodes.size(0, 4) == 2 && nodes.rank_of(0, 1, 4) == 3 && nodes.rank_of(1, 0, 4) == 1;
+    for (int r = 0; r < 4; ++r) good = good && comm.transport().node_of(r) == expected[r] && nodes.of(r, 4) == expected[r];
+    if (!good) return cx::status::failure(cx::errc::system, comm.rank(), "rank %d sees other hosts", comm.rank());
+    std::vector<std::int32_t> in(1001, comm.rank() + 1), out(1001);
+    if (cx::status s = comm.all_reduce(in, out, cx::sum{}, cx::algo::hierarchical<cx::algo::ring, cx::algo::two_shot>{}); !s) return s;
+    if (*std::min_element(out.begin(), out.end()) == 10 && *std::max_element(out.begin(), out.end()) == 10) return {};
+    return cx::status::failure(cx::errc::system, comm.rank(), "rank %d has a wrong sum", comm.rank());
+  };
+  cx::status const s = on_hosts(*hosts, {1, 0, 0, 1}, f);
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
