@@ -28,7 +28,8 @@ class collective_calls;
 /// 4. Asked again after its end, test() and wait() say the same again. test() or wait() before the first start() and start() of a call
 ///    under way are errors of the caller, which change nothing. What was wrong with its arguments, start() says each time.
 /// 5. Destroyed while under way, it waits as wait() would: the other ranks count on its messages, and its buffers are the caller's again
-///    only afterwards. If that takes longer than its timeout, the communicator fails, and says so at the next call.
+///    only afterwards. If that takes longer than its timeout, the communicator fails, and says so at the next call. Who leaves because
+///    of an error, and will not make the calls that others wait for, says abort() first.
 /// 6. It keeps its rank's end of the group alive, also beyond the communicator.
 template <Transport Tr>
 class [[nodiscard]] planned_call {
