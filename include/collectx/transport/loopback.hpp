@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -31,8 +32,7 @@ class loopback_transport : public segment_transport {
     nanoseconds const deadline = detail::monotonic_now() + (std::min)(nanoseconds{options.join_timeout.count()}, years);
     result<founding> here = rank == 0 ? found(rendezvous, options) : find(rendezvous, deadline);
     if (!here) return here.error();
-    result<loopback_transport> joined = sit(rendezvous, *here, deadline);
-    if (joined) joined->keep_join_timeout(options.join_timeout);
+    result<loopback_transport> joined = sit(rendezvous, *here, deadline, options.join_timeout);
     // Where it has failed, a rank that has read the address may still be about to look there: that reference is never given back.
     if (rank == 0 && joined) here->drop();
     rendezvous.conclude();
@@ -89,8 +89,9 @@ class loopback_transport : public segment_transport {
   }
 
   template <class R>
-  static result<loopback_transport> sit(R& rendezvous, founding const& here, nanoseconds deadline) noexcept {
-    result<segment_transport> base = take_seat(here.share(), here.layout, rendezvous.rank(), process_identity{});
+  static result<loopback_transport> sit(R& rendezvous, founding const& here, nanoseconds deadline,
+                                        std::chrono::nanoseconds join_timeout) noexcept {
+    result<segment_transport> base = take_seat(here.share(), here.layout, rendezvous.rank(), process_identity{}, join_timeout);
     if (!base) return base.error();
     loopback_transport self(std::move(*base));
     for (int r = 0; r < self.size(); ++r) {
@@ -120,7 +121,7 @@ class group {
     if (!layout) return layout.error();
     result<detail::mapping> memory = detail::mapping::anonymous(layout->bytes);
     if (!memory) return memory.error();
-    return group(std::move(*memory), *layout);
+    return group(std::move(*memory), *layout, chosen.join_timeout);
   }
 
   int size() const noexcept { return layout_.size; }
@@ -130,25 +131,28 @@ class group {
     if (rank < 0 || rank >= size()) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size());
     }
-    return seats::of(memory_.share(), layout_, rank);
+    return seats::of(memory_.share(), layout_, rank, join_timeout_);
   }
 
  private:
   struct seats : segment_transport {
-    static result<loopback_transport> of(detail::mapping memory, detail::segment_layout const& layout, int rank) noexcept {
+    static result<loopback_transport> of(detail::mapping memory, detail::segment_layout const& layout, int rank,
+                                         std::chrono::nanoseconds join_timeout) noexcept {
       // Threads die with their process, so there is nobody to look up.
-      result<segment_transport> base = take_seat(std::move(memory), layout, rank, process_identity{});
+      result<segment_transport> base = take_seat(std::move(memory), layout, rank, process_identity{}, join_timeout);
       if (!base) return base.error();
       return loopback_transport(std::move(*base));
     }
   };
 
-  group(detail::mapping memory, detail::segment_layout const& layout) noexcept : memory_(std::move(memory)), layout_(layout) {
+  group(detail::mapping memory, detail::segment_layout const& layout, std::chrono::nanoseconds join_timeout) noexcept
+      : memory_(std::move(memory)), layout_(layout), join_timeout_(join_timeout) {
     memory_.count_in(reinterpret_cast<detail::board_memory*>(memory_.address())->users);
   }
 
   detail::mapping memory_;
   detail::segment_layout layout_;
+  std::chrono::nanoseconds join_timeout_;
 };
 
 }  // namespace loopback

@@ -203,12 +203,11 @@ class segment_transport {
   }
 
  protected:
-  void keep_join_timeout(std::chrono::nanoseconds timeout) noexcept { join_timeout_ = timeout; }
   bool seated(int rank) const noexcept { return board_.seated(rank); }
 
   /// Takes the seat of `rank` in a segment laid out as `layout`, or says why not.
   static result<segment_transport> take_seat(detail::mapping segment, detail::segment_layout const& layout, int rank,
-                                             process_identity const& id) noexcept {
+                                             process_identity const& id, std::chrono::nanoseconds join_timeout) noexcept {
     std::size_t const ends = static_cast<std::size_t>(layout.size) * layout.channels();
     result<detail::mapping> channels = detail::mapping::anonymous(ends * (sizeof(sender) + sizeof(receiver)));
     if (!channels) return channels.error();
@@ -222,6 +221,7 @@ class segment_transport {
         *from = receiver(layout.ring(self.segment_.address(), peer, rank, lane));
       }
     }
+    self.join_timeout_ = join_timeout;
     if (!self.board_.sit_down(id)) {
       self.segment_ = {};
       return status::failure(errc::invalid_argument, rank, "rank %d of this group was taken before", rank);
@@ -263,7 +263,7 @@ class segment_transport {
   detail::segment_layout layout_;
   int rank_ = 0;
   bool orphan_ = false;
-  std::chrono::nanoseconds join_timeout_ = transport_options{}.join_timeout;
+  std::chrono::nanoseconds join_timeout_{};
   detail::board board_;
   detail::patience patience_;
   detail::fork_mark mark_ = detail::fork_mark::take();

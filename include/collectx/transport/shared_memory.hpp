@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -88,9 +89,7 @@ class shared_memory_transport : public segment_transport {
     mine.memory = options.memory;
     constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
     mine.patience = (std::min)(options.join_timeout.count(), years);
-    result<shared_memory_transport> joined = join_as(rendezvous, mine);
-    if (joined) joined->keep_join_timeout(options.join_timeout);
-    return joined;
+    return join_as(rendezvous, mine);
   }
 
   /// What `join` says of itself is a parameter here, so that a test can play another build.
@@ -125,10 +124,11 @@ class shared_memory_transport : public segment_transport {
 
   shared_memory_transport(segment_transport base) noexcept : segment_transport(std::move(base)) {}
 
-  static result<shared_memory_transport> map(int memory, detail::segment_layout const& layout, int rank) noexcept {
+  static result<shared_memory_transport> map(int memory, detail::segment_layout const& layout, detail::hello const& mine) noexcept {
     result<detail::mapping> segment = detail::map_file(memory, layout.bytes);
     if (!segment) return segment.error();
-    result<segment_transport> base = take_seat(std::move(*segment), layout, rank, this_process());
+    result<segment_transport> base =
+        take_seat(std::move(*segment), layout, mine.rank, this_process(), std::chrono::nanoseconds(mine.patience));
     if (!base) return base.error();
     return shared_memory_transport(std::move(*base));
   }
@@ -147,7 +147,7 @@ class shared_memory_transport : public segment_transport {
     if (!layout) return refuse(layout.error());
     result<detail::descriptor> memory = detail::memory_file(layout->bytes, layout->lines);
     if (!memory) return refuse(memory.error());
-    result<shared_memory_transport> self = map(memory->get(), *layout, 0);
+    result<shared_memory_transport> self = map(memory->get(), *layout, mine);
     if (!self) return refuse(self.error());
     detail::verdict agreement;
     agreement.slots = agreed.slots;
@@ -196,7 +196,7 @@ class shared_memory_transport : public segment_transport {
     agreed.lanes = decided.lanes;
     agreed.slot_bytes = decided.slot_bytes;
     result<detail::segment_layout> layout = detail::lay_out(mine.size, agreed);
-    result<shared_memory_transport> self = layout ? map(memory, *layout, mine.rank) : layout.error();
+    result<shared_memory_transport> self = layout ? map(memory, *layout, mine) : layout.error();
     if (status s = guest.ready(self ? status{} : self.error(), deadline); !s) return s;
     return self;
   }
