@@ -19,6 +19,7 @@
 #include <cstring>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -444,4 +445,123 @@ TEST_CASE("FRK-03: processes that end without destroying, in any order, by a sta
     }
   }
   CHECK(processes::count_in("/dev/shm") == before);
+}
+
+TEST_CASE("LEK-07: 20000 calls of mixed sizes and 500 groups made and gone take no more memory than the first few") {
+  auto table = cx::in_process_rendezvous::create(4);
+  REQUIRE(table.has_value());
+  int const calls = support::under_sanitizer ? 2000 : 20000, groups = support::under_sanitizer ? 50 : 500;
+  processes::group g(4);
+  for (int r = 0; r < 4; ++r)
+    g.start([&, r]() -> cx::status {
+      auto comm = cx::shared_memory::join(table->of(r));
+      if (!comm) return comm.error();
+      long before = 0;
+      auto const grown = [&] { return resident_kib() - before; };
+      ints in(16384, r), out(16384);
+      for (int k = 0; k < calls; ++k) {
+        std::size_t const count = std::size_t{2} << k % 14;
+        if (cx::status s = comm->all_reduce(std::span(in).first(count), std::span(out).first(count), cx::sum{}); !s) return s;
+        if (k == calls / 10) before = resident_kib();
+      }
+      if (!support::under_sanitizer && grown() > 1024) return cx::status::failure(cx::errc::system, r, "calls: %ld KiB more", grown());
+      for (int k = 0; k < groups; ++k) {
+        auto sub = comm->duplicate();
+        if (cx::status s = sub ? sum_is(*sub, r, 6) : sub.error(); !s) return s;
+        if (k == groups / 10) before = resident_kib();
+      }
+      if (!support::under_sanitizer && grown() > 1024) return cx::status::failure(cx::errc::system, r, "groups: %ld KiB more", grown());
+      return {};
+    });
+  g.wait();
+  for (int r = 0; r < 4; ++r) CHECK_MESSAGE(g[r].code == 0, std::string(g[r].text));
+}
+
+TEST_CASE("FRK-01: a forked child that ends, by exit or by destroying its copies, leaves its parent's groups as they were") {
+  for (bool destroys : {false, true}) {
+    auto table = cx::in_process_rendezvous::create(2);
+    REQUIRE(table.has_value());
+    processes::group g(2);
+    for (int r = 0; r < 2; ++r)
+      g.start([&, r]() -> cx::status {
+        using comm_type = cx::communicator<cx::shared_memory_transport>;
+        std::vector<comm_type> all;
+        auto comm = cx::shared_memory::join(table->of(r));
+        if (!comm) return comm.error();
+        all.push_back(std::move(*comm));
+        auto sub = all[0].split(0, -r);
+        if (!sub) return sub.error();
+        all.push_back(std::move(*sub));
+        processes::group child(1);
+        child.start([&]() -> cx::status {
+          if (destroys) {
+            auto gone = std::move(all);
+          }
+          return {};
+        });
+        child.wait();
+        for (int k = 0; k < 100; ++k)
+          for (comm_type& c : all)
+            if (cx::status s = sum_is(c, r + 1, 3); !s) return s;
+        return {};
+      });
+    g.wait();
+    for (int r = 0; r < 2; ++r) CHECK_MESSAGE(g[r].code == 0, std::string(g[r].text));
+  }
+}
+
+TEST_CASE("ranks of a group meet on its board: keys are found, refused twice, few at once, and gone when it is over") {
+  auto group = cx::loopback::group::create(3);
+  REQUIRE(group.has_value());
+  auto a = group->transport(0), b = group->transport(1), c = group->transport(2);
+  REQUIRE((a && b && c));
+  int const members[] = {2, 0};
+  auto const value = [](char const* text) { return cx::rendezvous_value(text, std::strlen(text)); };
+  auto const soon = [] { return cx::detail::monotonic_now() + 20'000'000; };
+  cx::board_rendezvous<cx::loopback_transport> first(*c, members, 0, "s1", false), second(*a, members, 1, "s1", false);
+  CHECK((first.rank() == 0 && second.rank() == 1 && first.size() == 2));
+  REQUIRE(first.put("place", value("here")).ok());
+  auto got = second.get("place", soon());
+  REQUIRE(got.has_value());
+  CHECK(got->size() == 4);
+  CHECK(std::memcmp(got->data(), "here", 4) == 0);
+  cx::status const twice = second.put("place", value("there"));
+  CHECK(twice.code() == cx::errc::busy);
+  CHECK_MESSAGE(says(twice, "rank 2 has put s1.place"), text(twice));
+  cx::status const nobody = second.get("other", soon()).error();
+  CHECK(nobody.code() == cx::errc::timeout);
+  CHECK_MESSAGE(says(nobody, "nobody has put s1.other"), text(nobody));
+  // Another founding does not see it, nor what a rank outside has put.
+  cx::board_rendezvous<cx::loopback_transport> later(*a, members, 1, "s2", false);
+  CHECK(!later.get("place", soon()).has_value());
+  REQUIRE(b->post("s1.outside", value("x")).ok());
+  CHECK(!second.get("outside", soon()).has_value());
+  REQUIRE(first.put("two", value("2")).ok());
+  REQUIRE(first.put("three", value("3")).ok());
+  CHECK(first.put("four", value("4")).code() == cx::errc::out_of_memory);
+  first.conclude();
+  CHECK(!second.get("place", soon()).has_value());
+  REQUIRE(first.put("place", value("again")).ok());
+  CHECK(second.get("place", soon()).has_value());
+}
+
+TEST_CASE("who waits on the board for one that has gone is told so; a failed group ends the wait, but not that of survivors") {
+  auto group = cx::loopback::group::create(2);
+  REQUIRE(group.has_value());
+  int const members[] = {0, 1};
+  auto a = group->transport(0);
+  REQUIRE(a.has_value());
+  cx::board_rendezvous<cx::loopback_transport> meeting(*a, members, 0, "s1", false), survivors(*a, members, 0, "k1", true);
+  CHECK(meeting.trouble().ok());
+  {
+    auto b = group->transport(1);
+    REQUIRE(b.has_value());
+    CHECK(!b->abort({}).ok());
+    CHECK(meeting.trouble().code() == cx::errc::aborted);
+    CHECK(survivors.trouble().ok());
+  }
+  cx::status const s = survivors.get("place", cx::detail::monotonic_now() + 60'000'000'000).error();
+  CHECK(s.code() == cx::errc::peer_lost);
+  CHECK(s.rank() == 1);
+  CHECK(meeting.get("place", cx::detail::monotonic_now() + 60'000'000'000).error().code() == cx::errc::aborted);
 }
