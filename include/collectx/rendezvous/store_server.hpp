@@ -243,14 +243,14 @@ class store_server {
     if (c.rank < 0) return f.kind == frame_kind::hello ? welcome(c, f) : drop(c);
     switch (f.kind) {
       case frame_kind::put:
-        answer(c, group_->put(c.rank, f.key, f.value()));
-        return offer(f.key);
+        return take(c, f);
       case frame_kind::get:
         group_->wait(c.rank, c.waiting = true);
         std::memcpy(c.key, f.key, sizeof c.key);
         c.asked = monotonic_now();
         c.until = c.asked + (std::clamp)(f.patience, std::int64_t{0}, years);
-        return offer(f.key);
+        if (rendezvous_value const* const value = group_->find(f.key); value != nullptr) give(c, *value);
+        return;
       case frame_kind::conclude:
         group_->conclude(c.rank);
         return answer(c, {});
@@ -283,19 +283,22 @@ class store_server {
     c.send(f);
   }
 
-  /// Gives a value to all who wait for it, if it is there.
-  void offer(char const* key) noexcept {
-    rendezvous_value const* const value = group_->find(key);
-    for (std::size_t i = 0; value != nullptr && i < capacity(); ++i) {
-      store_line& c = connections_[i];
-      if (!c.socket || !c.waiting || std::strcmp(c.key, key) != 0) continue;
-      store_frame f;
-      f.kind = frame_kind::answer;
-      f.bytes = value->size();
-      std::memcpy(f.data, value->data(), f.bytes);
-      group_->wait(c.rank, c.waiting = false);
-      c.send(f);
+  void take(store_line& c, store_frame const& f) noexcept {
+    status const s = group_->put(c.rank, f.key, f.value());
+    answer(c, s);
+    for (std::size_t i = 0; s.ok() && i < capacity(); ++i) {
+      store_line& other = connections_[i];
+      if (other.waiting && std::strcmp(other.key, f.key) == 0) give(other, f.value());
     }
+  }
+
+  void give(store_line& c, rendezvous_value const& value) noexcept {
+    store_frame f;
+    f.kind = frame_kind::answer;
+    f.bytes = value.size();
+    std::memcpy(f.data, value.data(), f.bytes);
+    if (c.waiting) group_->wait(c.rank, c.waiting = false);
+    c.send(f);
   }
 
   void answer(store_line& c, status const& s) noexcept {
