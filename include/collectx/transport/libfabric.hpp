@@ -161,16 +161,21 @@ class libfabric_transport {
     std::vector<int> nodes;
     detail::mapping memory;  // outlives the port, which has it registered
     detail::fabric_port port;
+    std::vector<reach> all;
     std::vector<sender> senders;
     std::vector<receiver> receivers;
     nanoseconds suspected = 0;
+    bool joined = false;
     bool orphan = false;
     detail::patience patience;
     detail::fork_mark mark = detail::fork_mark::take();
 
     state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}
     ~state() {
-      if (mark.here()) board.leave(linger, [this] { progress(); });
+      if (!joined || !mark.here()) return;
+      board.leave(linger, [this] { progress(); });
+      for (int r = 0; r < board.size(); ++r)
+        if (board.died(r)) all[static_cast<std::size_t>(r)].address.remove_name();
     }
     static constexpr nanoseconds linger = 2'000'000'000;
 
@@ -189,7 +194,6 @@ class libfabric_transport {
       if (status s = choose(deadline); !s) return s;
       reach mine;
       if (status s = build(mine); !s) return mesh.refuse(s);
-      std::vector<reach> all;
       if (status s = mesh.share(mine, all, deadline); !s) return s;
       for (int r = 0; r < mesh.size(); ++r) {
         if (r == mesh.rank()) continue;
@@ -200,7 +204,9 @@ class libfabric_transport {
       // A second round: from here on everybody may write to everybody.
       std::vector<int> ready;
       if (status s = mesh.share(0, ready, deadline); !s) return s;
-      return board.open();
+      status const s = board.open();
+      joined = s.ok();
+      return s;
     }
 
     status choose(nanoseconds deadline) noexcept {
