@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// collectx_perf: how fast the collectives are, and whether they are right.
 #include <collectx/launch.hpp>
+#include <collectx/rendezvous/environment.hpp>
+#ifdef WITH_PMIX
+#include <collectx/rendezvous/pmix.hpp>
+#endif
+#if COLLECTX_PERF_LIBFABRIC
+#include <collectx/libfabric.hpp>
+#endif
 
 #include <nlohmann/json.hpp>
 
@@ -58,13 +65,73 @@ void check_slots(perf::job const& what) {
                              std::to_string(needed));
 }
 
+/// Started by mpirun, by torchrun, ..., or by hand.
+cx::result<cx::environment_rendezvous> meet() {
+#ifdef WITH_PMIX
+  return cx::environment_rendezvous::create<cx::pmix_rendezvous>();
+#else
+  return cx::environment_rendezvous::create();
+#endif
+}
+
+#if COLLECTX_PERF_LIBFABRIC
+cx::libfabric_options network(perf::settings const& all, cx::transport_options const& chosen) {
+  cx::libfabric_options options;
+  options.slots = chosen.slots;
+  options.slot_bytes = chosen.slot_bytes;
+  options.provider = all.provider.empty() ? nullptr : all.provider.c_str();
+  return options;
+}
+#endif
+
+template <class Tr, class F>
+cx::status take_part(cx::result<cx::communicator<Tr>> comm, F const& f) {
+  if (!comm) return comm.error();
+  cx::status const s = f(*comm);
+  return s ? s : comm->abort(s);
+}
+
+/// This process is one rank, and there are others.
+template <class F>
+cx::status be_rank(cx::environment_rendezvous& meeting, perf::settings const& all, cx::transport_options const& chosen, F const& f) {
+#if COLLECTX_PERF_LIBFABRIC
+  if (all.transport == perf::wire::libfabric) return take_part(cx::libfabric::join(meeting, network(all, chosen)), f);
+#else
+  static_cast<void>(all);
+#endif
+  return take_part(cx::shared_memory::join(meeting, chosen), f);
+}
+
+template <class F>
+cx::status start_ranks(perf::settings const& all, cx::transport_options const& chosen, F const& f) {
+#if COLLECTX_PERF_LIBFABRIC
+  if (all.transport == perf::wire::libfabric) return cx::libfabric::run(all.ranks, network(all, chosen), f);
+#endif
+  if (all.transport == perf::wire::loopback) return cx::loopback::run(all.ranks, chosen, f);
+  return cx::shared_memory::run(all.ranks, chosen, f);
+}
+
+/// What the transport takes where nothing else is asked for.
+cx::transport_options defaults(perf::wire transport) {
+  cx::transport_options chosen;
+#if COLLECTX_PERF_LIBFABRIC
+  if (cx::libfabric_options const network; transport == perf::wire::libfabric) {
+    chosen.slots = network.slots;
+    chosen.slot_bytes = network.slot_bytes;
+    chosen.lanes = network.lanes;
+  }
+#else
+  static_cast<void>(transport);
+#endif
+  return chosen;
+}
+
 /// A group of its own for each job: no job pays for another's plans.
-perf::finished_job run(perf::job const& what, cx::transport_options const& chosen) {
+perf::finished_job run(perf::job const& what, cx::transport_options const& chosen, cx::environment_rendezvous& meeting) {
   shared_rows rows(what.all->sizes.size());
-  perf::print_titles(what);
+  if (what.all->rank == 0) perf::print_titles(what);
   auto const ranks = [&](auto& comm) { return perf::measure(comm, what, take_row, &rows); };
-  cx::status const s =
-      what.all->loopback ? cx::loopback::run(what.all->ranks, chosen, ranks) : cx::shared_memory::run(what.all->ranks, chosen, ranks);
+  cx::status const s = what.all->launched ? be_rank(meeting, *what.all, chosen, ranks) : start_ranks(*what.all, chosen, ranks);
   if (!s) throw std::runtime_error(std::string(perf::name(what.what)) + " by " + what.algorithm + ": " + s.what());
   return {what, rows.copy()};
 }
@@ -100,20 +167,22 @@ file open_for_writing(std::string const& path) {
   return f;
 }
 
-int measure_all(perf::settings const& all) {
-  file const csv = open_for_writing(all.csv), json = open_for_writing(all.json);
-  if (!all.plot.empty())
+int measure_all(perf::settings const& all, cx::environment_rendezvous& meeting) {
+  bool const speaks = all.rank == 0;
+  file const csv = open_for_writing(speaks ? all.csv : ""), json = open_for_writing(speaks ? all.json : "");
+  if (speaks && !all.plot.empty())
     if (std::string const missing = perf::cannot_draw(all.python); !missing.empty()) throw std::runtime_error("--plot: " + missing);
-  cx::transport_options chosen;
+  cx::transport_options chosen = defaults(all.transport);
   if (all.slots > 0) chosen.slots = all.slots;
   if (all.slot_bytes > 0) chosen.slot_bytes = all.slot_bytes;
 
   perf::surroundings const here = perf::look_around(chosen);
-  perf::print_header(all, here);
+  if (speaks) perf::print_header(all, here);
   std::vector<perf::finished_job> done;
   std::vector<perf::job> const jobs = jobs_of(all);
   for (perf::job const& what : jobs) check_slots(what);
-  for (perf::job const& what : jobs) done.push_back(run(what, chosen));
+  for (perf::job const& what : jobs) done.push_back(run(what, chosen, meeting));
+  if (!speaks) return 0;
   perf::print_summary(done);
 
   if (csv != nullptr) perf::write_csv(csv.get(), all.ranks, done);
@@ -126,12 +195,19 @@ int measure_all(perf::settings const& all) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  bool quiet = false;
   try {
-    std::optional<perf::settings> const all = perf::parse(count, arguments);
-    return all ? measure_all(*all) : 0;
+    cx::result<cx::environment_rendezvous> meeting = meet();
+    if (!meeting) throw std::runtime_error(meeting.error().what());
+    quiet = meeting->rank() != 0;  // what is wrong with the arguments is wrong on every rank
+    std::optional<perf::settings> all = perf::parse(count, arguments, meeting->launched() ? meeting->size() : 0);
+    quiet = false;
+    if (!all) return 0;
+    all->rank = meeting->rank();
+    return measure_all(*all, *meeting);
   } catch (std::exception const& e) {
     std::fflush(stdout);
-    std::fprintf(stderr, "collectx_perf: %s\n", e.what());
+    if (!quiet) std::fprintf(stderr, "collectx_perf: %s\n", e.what());
     return 2;
   }
 }

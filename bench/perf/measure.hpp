@@ -5,6 +5,9 @@
 #include <collectx/communicator.hpp>
 #include <collectx/transport/loopback.hpp>
 #include <collectx/transport/shared_memory.hpp>
+#if COLLECTX_PERF_LIBFABRIC
+#include <collectx/transport/libfabric.hpp>
+#endif
 
 #include <cstddef>
 #include <cstdint>

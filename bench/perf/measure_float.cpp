@@ -1,15 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure_type.hpp"
 
-namespace perf {
-
-template collectx::status measure_type<collectx::loopback_transport, float>(collectx::communicator<collectx::loopback_transport>&,
-                                                                            job const&, row_taker, void*);
-template collectx::status measure_type<collectx::shared_memory_transport, float>(collectx::communicator<collectx::shared_memory_transport>&,
-                                                                                 job const&, row_taker, void*);
-template collectx::status measure_type<collectx::loopback_transport, double>(collectx::communicator<collectx::loopback_transport>&,
-                                                                             job const&, row_taker, void*);
-template collectx::status measure_type<collectx::shared_memory_transport, double>(
-    collectx::communicator<collectx::shared_memory_transport>&, job const&, row_taker, void*);
-
-}  // namespace perf
+COLLECTX_PERF_MEASURES(float)
+COLLECTX_PERF_MEASURES(double)

@@ -238,3 +238,17 @@ collectx::status measure_type(collectx::communicator<Tr>& comm, job const& what,
 }
 
 }  // namespace perf
+
+/// Instantiates it for one type, over every transport.
+#define COLLECTX_PERF_MEASURES(type)               \
+  COLLECTX_PERF_MEASURES_OVER(shared_memory, type) \
+  COLLECTX_PERF_MEASURES_OVER(loopback, type)      \
+  COLLECTX_PERF_MEASURES_OVER_NETWORK(type)
+#define COLLECTX_PERF_MEASURES_OVER(wire, type)                                                                                       \
+  template collectx::status perf::measure_type<collectx::wire##_transport, type>(collectx::communicator<collectx::wire##_transport>&, \
+                                                                                 perf::job const&, perf::row_taker, void*);
+#if COLLECTX_PERF_LIBFABRIC
+#define COLLECTX_PERF_MEASURES_OVER_NETWORK(type) COLLECTX_PERF_MEASURES_OVER(libfabric, type)
+#else
+#define COLLECTX_PERF_MEASURES_OVER_NETWORK(type)
+#endif

@@ -116,6 +116,16 @@ void choose_algorithms(settings& out, std::string const& text) {
   }
 }
 
+void choose_transport(settings& out, std::string const& text) {
+  std::size_t known = 0;
+  while (known < std::size(wire_names) && text != wire_names[known]) ++known;
+  if (known == std::size(wire_names)) refuse("--transport: '" + text + "' is unknown; known are shared_memory, loopback, libfabric");
+  out.transport = static_cast<wire>(known);
+  if (!COLLECTX_PERF_LIBFABRIC && out.transport == wire::libfabric)
+    refuse("--transport: this collectx_perf was built without libfabric; install libfabric-dev 1.17 or newer, and configure again");
+  if (!out.provider.empty() && out.transport != wire::libfabric) refuse("--provider: only --transport libfabric has providers");
+}
+
 void check_memory(settings const& s) {
   std::size_t const largest = s.sizes.back();
   std::size_t needed = 0;
@@ -154,7 +164,7 @@ std::size_t available_memory() {
   return available;
 }
 
-std::optional<settings> parse(int count, char const* const* arguments) {
+std::optional<settings> parse(int count, char const* const* arguments, int launched) {
   settings out;
   std::string least = "32", most = "32M", step, transport = "shared_memory", root = "0";
   std::string which = "all_reduce", algorithm = automatic, op = "sum", type = "float", slot_bytes;
@@ -180,8 +190,12 @@ std::optional<settings> parse(int count, char const* const* arguments) {
   std::vector<std::string> names;
   for (algorithm_entry const& e : algorithms()) names.push_back(e.name);
   app.add_option("--algorithm", algorithm, joined(names) + ", auto or all")->capture_default_str();
-  app.add_option("--transport", transport, "shared_memory (ranks are processes) or loopback (ranks are threads)")->capture_default_str();
-  app.add_option("--ranks", out.ranks, "Number of ranks")->capture_default_str();
+  app.add_option("--transport", transport, "shared_memory or libfabric (ranks are processes), or loopback (ranks are threads)")
+      ->capture_default_str();
+  app.add_option("--provider", out.provider, "Of libfabric: net, tcp;ofi_rxm, shm, verbs;ofi_rxm ... (default: the library's choice)");
+  CLI::Option* const by_ranks =
+      app.add_option("--ranks", out.ranks, "Number of ranks; where a launcher starts them, as many as it has started")
+          ->capture_default_str();
   app.add_option("--slots", out.slots, "Slots per channel (default: the transport's)");
   app.add_option("--slot-bytes", slot_bytes, "Bytes per slot (default: the transport's)");
   app.add_option("--csv", out.csv, "Write the rows to this file");
@@ -208,15 +222,19 @@ std::optional<settings> parse(int count, char const* const* arguments) {
   out.collectives = as<collective>(choose("--collective", which, collective_names));
   out.operations = as<operation>(choose("--op", op, operation_names));
   out.datatypes = as<datatype>(choose("--datatype", type, datatype_names));
+  out.launched = launched > 0;
+  if (out.launched) {
+    if (by_ranks->count() > 0 && out.ranks != launched) refuse("--ranks: there are " + std::to_string(launched) + ", the launcher says");
+    if (transport == "loopback") refuse("--transport: what a launcher starts are processes, loopback is for threads");
+    out.ranks = launched;
+  }
   if (out.ranks < 1 || out.ranks > 1024) refuse("--ranks: 1 to 1024");
   if (iterations && *iterations < 1) refuse("--iters: at least 1");
   out.iterations = iterations.value_or(0);
   if (out.batches < 1) refuse("--batches: at least 1");
   if (out.warmup < 0) refuse("--warmup_iters: not negative");
   if (out.checked < 0) refuse("--check: not negative");
-  if (transport != "shared_memory" && transport != "loopback")
-    refuse("--transport: '" + transport + "' is unknown; known are shared_memory, loopback");
-  out.loopback = transport == "loopback";
+  choose_transport(out, transport);
   if (out.plant_wrong >= out.ranks) refuse("--plant-wrong: there is no such rank");
   if (out.slots < 0) refuse("--slots: not negative");
   if (!slot_bytes.empty()) out.slot_bytes = parse_size("--slot-bytes", slot_bytes);

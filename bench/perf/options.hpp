@@ -11,15 +11,18 @@
 
 namespace perf {
 
+enum class wire { shared_memory, loopback, libfabric };
 enum class operation { sum, prod, min, max, avg };
 enum class datatype { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64 };
 
 /// By the enumerators' values.
+inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric"};
 inline constexpr char const* collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
 inline constexpr char const* operation_names[] = {"sum", "prod", "min", "max", "avg"};
 inline constexpr char const* datatype_names[] = {"int8",   "uint8", "int16",  "uint16", "int32",
                                                  "uint32", "int64", "uint64", "float",  "double"};
 
+constexpr char const* name(wire w) { return wire_names[static_cast<int>(w)]; }
 constexpr char const* name(collective c) { return collective_names[static_cast<int>(c)]; }
 constexpr char const* name(operation o) { return operation_names[static_cast<int>(o)]; }
 constexpr char const* name(datatype d) { return datatype_names[static_cast<int>(d)]; }
@@ -41,12 +44,15 @@ struct settings {
   std::vector<int> roots;
   std::vector<std::size_t> sizes;  ///< bytes
   int ranks = 2;
-  int iterations = 0;  ///< per batch; 0: as many as take 5 ms
+  int rank = 0;           ///< of this process, where something else has started the ranks
+  bool launched = false;  ///< something else has
+  int iterations = 0;     ///< per batch; 0: as many as take 5 ms
   int batches = 5;
   int warmup = 5;
   int checked = 1;
   int plant_wrong = -1;
-  bool loopback = false;
+  wire transport = wire::shared_memory;
+  std::string provider;    ///< of libfabric; empty: the library's choice
   bool any_offer = false;  ///< skip what an algorithm does not offer
   int slots = 0;
   std::size_t slot_bytes = 0;
@@ -54,7 +60,8 @@ struct settings {
 };
 
 /// Empty settings where help was asked for and has been printed. Throws std::runtime_error whose text is one line.
-std::optional<settings> parse(int count, char const* const* arguments);
+/// `launched`: how many ranks something else has started, of which this is one; 0: none.
+std::optional<settings> parse(int count, char const* const* arguments, int launched);
 
 /// Bytes that can be had without harm to others: of the machine, or of the control group if that is less.
 std::size_t available_memory();

@@ -16,6 +16,7 @@ namespace perf {
 namespace {
 
 char const* redop(job const& what) { return reduces(what.what) ? name(what.op) : "none"; }
+std::string wire_of(settings const& all) { return name(all.transport) + (all.provider.empty() ? "" : ":" + all.provider); }
 int root(job const& what) { return has_root(what.what) ? what.root : -1; }
 
 void print_measurement(settings const& all, row const& r, collective what, measurement const& m) {
@@ -92,8 +93,8 @@ void print_header(settings const& all, surroundings const& here) {
   int const version = COLLECTX_VERSION;
   std::printf("# collectx_perf %d.%d.%d on %s, %u cores\n", version / 10000, version / 100 % 100, version % 100, here.processor.c_str(),
               here.cores);
-  std::printf("# %s, %d ranks (%s), %d slots of %zu bytes per channel, %d lanes\n", all.loopback ? "loopback" : "shared_memory", all.ranks,
-              all.loopback ? "threads" : "processes", here.slots, here.slot_bytes, here.lanes);
+  std::printf("# %s, %d ranks (%s), %d slots of %zu bytes per channel, %d lanes\n", wire_of(all).c_str(), all.ranks,
+              all.transport == wire::loopback ? "threads" : "processes", here.slots, here.slot_bytes, here.lanes);
   char iterations[32];
   std::snprintf(iterations, sizeof iterations, "%d", all.iterations);
   std::printf("# median of %d batches of %s calls after %d to warm up, slowest rank; %d checked\n", all.batches,
@@ -171,7 +172,7 @@ nlohmann::json to_json(settings const& all, surroundings const& here, std::vecto
           {"version", COLLECTX_VERSION},
           {"processor", here.processor},
           {"cores", here.cores},
-          {"transport", all.loopback ? "loopback" : "shared_memory"},
+          {"transport", wire_of(all)},
           {"ranks", all.ranks},
           {"slots", here.slots},
           {"slot_bytes", here.slot_bytes},

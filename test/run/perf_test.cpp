@@ -153,7 +153,8 @@ TEST_CASE("PRF-03: what makes no sense is refused in one line") {
   refused("-r 2 --collective reduce", "--root: 2 is not among 2 ranks");
   refused("--collective all_to_all", "known are all_reduce");
   refused("--algorithm bruck", "known are ring");
-  refused("--transport tcp", "known are shared_memory, loopback");
+  refused("--transport tcp", "known are shared_memory, loopback, libfabric");
+  refused("--provider net", "only --transport libfabric has providers");
   refused("--unknown", "--unknown");
   refused("--csv /nowhere/rows.csv", "cannot write /nowhere/rows.csv");
   refused("--plot picture.gif", "neither in .png nor in .svg");
@@ -222,6 +223,26 @@ TEST_CASE("every type and operation by every algorithm that offers the collectiv
   CHECK(of["broadcast"] == 10 * 10);
   CHECK(of["reduce"] == 10 * 10 * 5 * 2);
 }
+
+#if COLLECTX_PERF_LIBFABRIC
+TEST_CASE("over the network: named by provider, and what libfabric does not have is said in one line") {
+  std::vector<line> const all =
+      rows("--transport libfabric --provider 'tcp;ofi_rxm' --collective all --ranks 3 -b 1000 -e 64K -f 8" + quick);
+  CHECK(all.size() == 3 * 9);
+  for (line const& l : all) CHECK(l.at("wrong") == "0");
+  outcome const named = tool("--transport libfabric --provider net -b 8 -e 8" + quick);
+  CHECK_MESSAGE(named.code == 0, named.error);
+  CHECK_MESSAGE(named.out.find("# libfabric:net, 2 ranks (processes), 16 slots") != std::string::npos, named.out);
+  outcome const absent = tool("--transport libfabric --provider nothing -b 8 -e 8" + quick);
+  CHECK(absent.code == 2);
+  CHECK_MESSAGE(split(absent.error, '\n').size() == 1, absent.error);
+  CHECK_MESSAGE(absent.error.find("libfabric has no provider nothing") != std::string::npos, absent.error);
+}
+#else
+TEST_CASE("built without libfabric, the tool says what it would need") {
+  refused("--transport libfabric", "install libfabric-dev 1.17 or newer");
+}
+#endif
 
 TEST_CASE("every root") {
   std::vector<line> const all = rows("--collective broadcast --algorithm ring -r all --ranks 3 -b 100 -e 100" + quick);
