@@ -56,6 +56,22 @@ void on_both(int n, F&& f) {
   CHECK_MESSAGE(s.ok(), text(s));
 }
 
+/// Takes part in a split as far as everybody hears of it, and does not come to the founding.
+template <class Comm>
+cx::status vote(Comm& comm) {
+  struct voter : Comm {
+    explicit voter(Comm&& c) : Comm(std::move(c)) {}
+    cx::status operator()() {
+      cx::detail::ballot const mine{0, 0, 0};
+      std::vector<cx::detail::ballot> all(static_cast<std::size_t>(this->size()));
+      return this->moving(cx::all_gather{}, std::span(&mine, 1), std::span(all), cx::algo::automatic{}, {}, "for split");
+    }
+  } one(std::move(comm));
+  cx::status const s = one();
+  comm = std::move(one);
+  return s;
+}
+
 long resident_kib() {
   char text[2048];
   if (cx::detail::read_small_file("/proc/self/status", text, sizeof text) <= 0) return -1;
@@ -350,18 +366,7 @@ TEST_CASE("a rank that dies while ranks split is named, and nobody waits for the
         if (!comm) return comm.error();
         if (cx::status s = comm->barrier(); !s) return s;
         if (r == victim) {
-          // It votes as split does, and is gone when the group comes together.
-          cx::detail::ballot const mine{0, 0, 0};
-          std::vector<cx::detail::ballot> all(3);
-          struct voter : cx::communicator<cx::shared_memory_transport> {
-            explicit voter(cx::communicator<cx::shared_memory_transport>&& c)
-                : cx::communicator<cx::shared_memory_transport>(std::move(c)) {}
-            cx::status vote(cx::detail::ballot const& b, std::vector<cx::detail::ballot>& to) {
-              return moving(cx::all_gather{}, std::span<cx::detail::ballot const>(&b, 1), std::span(to), cx::algo::automatic{}, {},
-                            "for split");
-            }
-          } one(std::move(*comm));
-          cx::status const s = one.vote(mine, all);
+          cx::status const s = vote(*comm);
           ::kill(::getpid(), SIGKILL);
           return s;
         }
@@ -375,6 +380,29 @@ TEST_CASE("a rank that dies while ranks split is named, and nobody waits for the
       CHECK(g[r].seconds < 30);
     }
   }
+}
+
+TEST_CASE("abort ends a founding that would wait for a rank that does not come") {
+  for (int absent : {0, 1})
+    for (bool threads : {true, false}) {
+      CAPTURE(absent);
+      CAPTURE(threads);
+      auto const f = [absent](auto& comm) -> cx::status {
+        if (comm.rank() == absent) {
+          if (cx::status s = vote(comm); !s) return s;
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          (void)comm.abort(cx::status::failure(cx::errc::aborted, absent, "no group today"));
+          return {};
+        }
+        auto const begun = std::chrono::steady_clock::now();
+        cx::status const s = comm.split(0).error();
+        if (s.code() != cx::errc::aborted || !says(s, "no group today")) return wrong(comm.rank(), s.what());
+        bool const soon = std::chrono::steady_clock::now() - begun < std::chrono::seconds(20);
+        return soon ? cx::status{} : wrong(comm.rank(), "it took as long as the deadline");
+      };
+      cx::status const s = threads ? cx::loopback::run(3, f) : cx::shared_memory::run(3, f);
+      CHECK_MESSAGE(s.ok(), text(s));
+    }
 }
 
 TEST_CASE("LEK-03: foundings that fail half way leave no descriptor, and the next one succeeds") {
