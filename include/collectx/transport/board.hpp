@@ -43,6 +43,7 @@ struct alignas(64) board_seat {
   std::uint64_t reporting;
   std::uint64_t record[sizeof(call_record) / 8];
   std::uint64_t cpus[16];
+  std::uint64_t attentive;  // when it last looked around in the wait for `waits_for`, 0: it does not say
   char text[status::capacity];
   notice_memory notices;
 };
@@ -65,7 +66,12 @@ class board_seats {
   int size() const noexcept { return size_; }
   board_seat& at(int rank) const noexcept { return memory_->seat(rank); }
   std::uint64_t finished(int rank) const noexcept { return load(at(rank).finished); }
-  int waits_for(int rank) const noexcept { return static_cast<int>(load(at(rank).waits_for)) - 1; }
+  /// Who is stopped keeps saying whom it waited for before, but looks around no more.
+  int waits_for(int rank) const noexcept {
+    std::uint64_t const looked = load(at(rank).attentive);
+    bool const stale = looked != 0 && monotonic_now() - static_cast<nanoseconds>(looked) > attention_span;
+    return stale ? -1 : static_cast<int>(load(at(rank).waits_for)) - 1;
+  }
   bool read_record(int rank, call_record& record) const noexcept {
     board_seat& other = at(rank);
     std::uint64_t words[8];
@@ -152,6 +158,11 @@ class board {
     if (waiting_ == peer + 1) return;
     waiting_ = peer + 1;
     shared_word(seat(rank_).waits_for).store(static_cast<std::uint64_t>(waiting_), std::memory_order_relaxed);
+  }
+
+  /// This rank is at its wait still.
+  void attend(nanoseconds now) noexcept {
+    shared_word(seat(rank_).attentive).store(static_cast<std::uint64_t>(now), std::memory_order_relaxed);
   }
 
   status abort(status const& why) noexcept {

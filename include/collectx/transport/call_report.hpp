@@ -22,6 +22,9 @@ concept Seats = requires(S const& seats, int rank, call_record& record) {
   { seats.waits_for(rank) } -> std::same_as<int>;
 };
 
+/// Who waits looks around every few milliseconds; what it said of its wait counts no more when it has not done so for this long.
+inline constexpr nanoseconds attention_span = 250'000'000;
+
 /// One rank's view: `rank` is in call `sequence`, whose messages carry `tag`.
 template <Seats S>
 class call_report {

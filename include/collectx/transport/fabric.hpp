@@ -13,6 +13,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <unistd.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -78,6 +79,17 @@ struct fabric_address {
   static constexpr std::size_t capacity = 128;
   std::uint32_t length = 0;
   std::byte bytes[capacity] = {};
+
+  /// A process that was killed leaves the name of its shared memory behind, which is its address: "fi_shm://4711:0:0".
+  void remove_name() const noexcept {
+    char text[capacity + 1] = {};
+    std::memcpy(text, bytes, length < capacity ? length : capacity);
+    char const* const name = std::strstr(text, "://");
+    if (std::strncmp(text, "fi_", 3) != 0 || name == nullptr || std::strchr(name + 3, '/') != nullptr) return;
+    char path[capacity + 16];
+    std::snprintf(path, sizeof path, "/dev/shm/%.*s", static_cast<int>(capacity), name + 3);
+    ::unlink(path);
+  }
 };
 
 /// Where a rank's memory lies for those who write into it.

@@ -161,6 +161,7 @@ class libfabric_transport {
     std::vector<int> nodes;
     detail::mapping memory;  // outlives the port, which has it registered
     detail::fabric_port port;
+    std::vector<reach> all;
     std::vector<sender> senders;
     std::vector<receiver> receivers;
     nanoseconds suspected = 0;
@@ -171,7 +172,11 @@ class libfabric_transport {
 
     state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}
     ~state() {
-      if (joined && mark.here()) board.leave(linger, [this] { progress(); });
+      if (!joined || !mark.here()) return;
+      board.leave(linger, [this] { progress(); });
+      status const end = board.verdict();
+      for (int r = 0; r < board.size(); ++r)
+        if (board.died(r) || (!end.ok() && end.rank() == r && r != board.rank())) all[static_cast<std::size_t>(r)].address.remove_name();
     }
     static constexpr nanoseconds linger = 2'000'000'000;
 
@@ -190,7 +195,6 @@ class libfabric_transport {
       if (status s = choose(deadline); !s) return s;
       reach mine;
       if (status s = build(mine); !s) return mesh.refuse(s);
-      std::vector<reach> all;
       if (status s = mesh.share(mine, all, deadline); !s) return s;
       for (int r = 0; r < mesh.size(); ++r) {
         if (r == mesh.rank()) continue;

@@ -21,12 +21,15 @@ inline void relax() noexcept {
 #endif
 }
 
-/// Over any board: `verdict()`, `waits_for()`, `announce(peer)`, `look_around(peer)`, and `crowded()`, whether ranks outnumber cores here.
+/// Over any board: `verdict()`, `waits_for()`, `announce(peer)`, `attend(now)`,
+/// `look_around(peer)`, and `crowded()`, whether ranks outnumber cores here.
 class patience {
  public:
   /// True at the first of many polls in vain: the wait is long enough for some housekeeping.
   template <class Board>
-  bool begins_to_wait(Board const& group, int polls) const noexcept { return polls >= polls_ && group.waits_for() < 0; }
+  bool begins_to_wait(Board const& group, int polls) const noexcept {
+    return polls >= polls_ && group.waits_for() < 0;
+  }
 
   template <class Board>
   status idle(Board& group, int polls, int peer) noexcept {
@@ -56,12 +59,14 @@ class patience {
     if (begins) {
       if (waits_++ % 1024 == 0) adapt(group);
       since_ = looked_ = monotonic_now();
+      group.attend(looked_);
       yielding_ = crowded_;
     } else if (polls % (yielding_ ? 8 : 64) == 0) {
       nanoseconds const time = monotonic_now();
       if (time - since_ > spin) yielding_ = true;
       if (time - looked_ > look_interval) {
         looked_ = time;
+        group.attend(time);
         adapt(group);
         if (status s = group.look_around(peer); !s) return s;
       }

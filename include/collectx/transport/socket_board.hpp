@@ -66,6 +66,8 @@ class socket_board {
     if (closings_ > 0 && needs_nothing()) answer_closings();
   }
 
+  void attend(nanoseconds now) noexcept { now_ = now; }
+
   /// From any thread.
   status abort(status const& why) noexcept {
     std::lock_guard const hold(mutex_);
@@ -120,6 +122,8 @@ class socket_board {
   }
 
   bool lost(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) != presence::there; }
+
+  bool died(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) == presence::dead; }
 
   /// Posts a value of this rank for the others; null takes it back.
   status post(char const* key, rendezvous_value const* value) noexcept {
@@ -214,7 +218,8 @@ class socket_board {
 
   /// Says whom this rank waits for, where the others have not heard it. A peer that takes nothing misses that, but no verdict.
   void publish() noexcept {
-    if (told_waiting_ == own().waits_for && told_sequence_ == own().record.sequence) return;
+    if (told_waiting_ == own().waits_for && told_sequence_ == own().record.sequence && now_ - told_at_ < attention_span / 4) return;
+    told_at_ = now_;
     told_waiting_ = own().waits_for;
     told_sequence_ = own().record.sequence;
     std::lock_guard const hold(mutex_);
@@ -242,6 +247,7 @@ class socket_board {
         f.read(told);
         static_cast<socket_seats::told&>(s) = told;
         s.told_in = told.record.sequence;
+        s.told_at = monotonic_now();
         break;
       }
       case frame::verdict:
@@ -340,6 +346,7 @@ class socket_board {
   int suspect_ = -1;  // was lost when looked at last
   int told_waiting_ = -1;
   std::uint64_t told_sequence_ = 0;
+  nanoseconds told_at_ = 0, now_ = 0;
 };
 
 }  // namespace detail

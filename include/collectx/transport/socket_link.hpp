@@ -8,7 +8,6 @@
 #include "collectx/transport/handshake.hpp"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cerrno>
@@ -88,19 +87,6 @@ class socket_link {
     int const rc = ::connect(socket_.get(), place.where(), static_cast<::socklen_t>(place.length));
     if (rc != 0 && errno != EINPROGRESS && errno != EINTR) socket_ = {};
     return static_cast<bool>(socket_);
-  }
-
-  /// A host that is gone, or a cable that is cut, is noticed within `patience`: what is sent is acknowledged by the peer's kernel, even
-  /// where the process is stopped or computes.
-  void watch(nanoseconds patience) noexcept {
-    int const yes = 1, ms = static_cast<int>(patience / 1'000'000), second = 1;
-    int const probes = ms < 2000 ? 1 : ms / 1000 - 1;
-    ::setsockopt(get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    ::setsockopt(get(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    ::setsockopt(get(), IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
-    ::setsockopt(get(), IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second);
-    ::setsockopt(get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    ::setsockopt(get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
   }
 
   /// False where the queue has no room for it besides `reserve` others, or the connection is broken.

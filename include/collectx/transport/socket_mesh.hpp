@@ -44,7 +44,7 @@ class socket_mesh {
     self.listener_ = {};
     self.strangers_.clear();
     for (peer& p : self.peers_) {
-      if (p.link) p.link.watch(link_timeout);
+      if (p.link) prepare_stream(p.link.get(), link_timeout);
     }
     if (s = self.judge(); !s) return s;
     return result<socket_mesh>(std::move(self));
@@ -70,8 +70,10 @@ class socket_mesh {
       bool missing = false;
       for (peer& p : peers_) {
         if (p.shared) continue;
-        frame f;
-        switch (p.link.receive(f)) {
+        frame f = p.early;
+        socket_link::event const e = p.ahead ? socket_link::event::frame : p.link.receive(f);
+        p.ahead = false;
+        switch (e) {
           case socket_link::event::broken:
             return died(p);
           case socket_link::event::frame:
@@ -102,6 +104,8 @@ class socket_mesh {
     hello said;
     bool heard = false;
     bool shared = false;
+    bool ahead = false;  // it has come to sharing, with `early`, while this rank still waits for others
+    frame early;
   };
   static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
 
@@ -180,7 +184,7 @@ class socket_mesh {
     }
     for (int r = 0; r < mine_.size; ++r) {
       peer& p = peers_[static_cast<std::size_t>(r)];
-      if (r == mine_.rank || (!p.link && r > mine_.rank)) continue;
+      if (r == mine_.rank || p.ahead || (!p.link && r > mine_.rank)) continue;
       frame f;
       bool const broken = !p.link || !p.link.flush();
       socket_link::event const e = broken ? socket_link::event::broken : p.link.receive(f);
@@ -189,6 +193,9 @@ class socket_mesh {
         f.read(p.said);
         p.heard = true;
         ++heard_;
+      } else if (e == socket_link::event::frame) {
+        p.ahead = true;
+        p.early = f;
       } else if (e == socket_link::event::broken) {
         if (p.heard) return died(p);
         // Nobody is there: an address of an earlier run, whose successor has not come yet.

@@ -2,8 +2,10 @@
 /// What a rank knows of all ranks of its group, by what they have told it.
 #pragma once
 
+#include "collectx/process.hpp"
 #include "collectx/rendezvous.hpp"
 #include "collectx/transport.hpp"
+#include "collectx/transport/call_report.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -35,6 +37,7 @@ class socket_seats {
   struct seat : told {
     std::atomic<presence> is{presence::there};
     std::uint64_t told_in = 0;  // the call in which it waits for `waits_for`
+    nanoseconds told_at = 0;    // which was heard then
     bool released = false;      // it needs nothing of this rank any more
     bool wants_answer = false;  // it is leaving, and this rank has not said yet that it may
     posting posted[most_posted];
@@ -54,8 +57,12 @@ class socket_seats {
     return true;
   }
   std::uint64_t finished(int rank) const noexcept { return at(rank).finished; }
+  /// Who is stopped keeps saying nothing.
   int waits_for(int rank) const noexcept {
-    return rank == rank_ || at(rank).told_in == own().record.sequence ? static_cast<int>(at(rank).waits_for) : -1;
+    seat const& s = at(rank);
+    if (rank == rank_) return s.waits_for;
+    bool const stale = s.told_in != s.record.sequence || monotonic_now() - s.told_at > attention_span;
+    return stale ? -1 : static_cast<int>(s.waits_for);
   }
 
   bool keep(int from, posting const& p) noexcept {
