@@ -160,6 +160,47 @@ void matrix(Options const& options) {
   CHECK(processes::count_in("/proc/self/fd") == descriptors);
 }
 
+/// Two hosts, `where` says which rank is on which; the cable is pulled while all are calling.
+template <class Tr, class Options>
+void pull_the_cable(std::vector<int> const& where, Options const& options, collective what) {
+  auto const hosts = network::hosts::make(2);
+  if (!hosts) return;
+  int const n = static_cast<int>(where.size());
+  CAPTURE(std::string(names[static_cast<int>(what)]));
+  auto table = cx::in_process_rendezvous::create(n);
+  REQUIRE(table.has_value());
+  std::atomic<int>* const calling = processes::shared<std::atomic<int>>();
+  processes::group ranks(n);
+  for (int r = 0; r < n; ++r) {
+    ranks.start([&, r]() -> cx::status {
+      if (!hosts->enter(where[static_cast<std::size_t>(r)])) return cx::status::system(errno, "no host");
+      auto rendezvous = table->of(r);
+      cx::result<Tr> wire = Tr::join(rendezvous, options);
+      if (!wire) return wire.error();
+      cx::communicator<Tr> comm(std::move(*wire));
+      cx::status s;
+      for (int calls = 0; s.ok(); ++calls) {
+        if (calls == 3) ++*calling;
+        s = perform(comm, what, {});
+      }
+      std::vector<int> beyond;
+      for (int q = 0; q < n; ++q)
+        if (where[static_cast<std::size_t>(q)] != where[static_cast<std::size_t>(r)]) beyond.push_back(q);
+      if (s.code() != cx::errc::peer_lost || comm.lost() != beyond || s.rank() != beyond.front()) {
+        return cx::status::failure(cx::errc::system, r, "rank %d has lost %zu: %.250s", r, comm.lost().size(), s.what());
+      }
+      auto rest = comm.shrink(beyond);
+      if (!rest) return rest.error();
+      return all_is_well(*rest);
+    });
+  }
+  for (int looks = 0; *calling < n && looks < 50'000; ++looks) cx::detail::nap(1'000'000);
+  hosts->cut(1);
+  ranks.wait();
+  for (int r = 0; r < n; ++r) CHECK_MESSAGE(ranks[r].code == 0, std::string(ranks[r].text));
+  ::munmap(calling, sizeof *calling);
+}
+
 cx::libfabric_options by(char const* provider) {
   cx::libfabric_options options;
   options.provider = provider;
@@ -178,4 +219,16 @@ TEST_CASE("DIE: libfabric tcp;ofi_rxm, every collective, a rank killed or stoppe
 TEST_CASE("DIE: libfabric shm, every collective, a rank killed or stopped at a message") { matrix<cx::libfabric_transport>(by("shm")); }
 TEST_CASE("DIE: composite, every collective, a rank killed or stopped at a message") {
   matrix<cx::composite_transport>(cx::composite_options{});
+}
+
+TEST_CASE("a cut cable: each side names the ranks beyond, and goes on by itself") {
+  cx::libfabric_options wire = by("net");
+  wire.link_timeout = std::chrono::seconds(2);
+  cx::composite_options mixed;
+  mixed.between = wire;
+  for (collective what : all_collectives) {
+    if (!full() && what != collective::all_reduce && what != collective::broadcast) continue;
+    pull_the_cable<cx::composite_transport>({0, 1, 1, 0}, mixed, what);
+    pull_the_cable<cx::libfabric_transport>({0, 1, 0}, wire, what);
+  }
 }

@@ -74,7 +74,7 @@ class socket_board {
     if (!failed_.load(std::memory_order_relaxed)) {
       failure_ = why.ok() ? status::failure(errc::aborted, rank(), "rank %d called abort", rank()) : why;
       failed_.store(true, std::memory_order_release);
-      tell_all(frame::of(frame::verdict, rank(), detail::verdict::of(failure_)));
+      tell_all(frame::of(frame::verdict, rank(), report_of(failure_)));
     }
     return failure_;
   }
@@ -172,6 +172,13 @@ class socket_board {
   using presence = socket_seats::presence;
   using posting = socket_seats::posting;
 
+  /// Why the group has failed, and whom the reporter has lost: a cut is noticed by one rank before the other.
+  struct end_of_group {
+    static constexpr int most = 30;
+    detail::verdict why;
+    std::int16_t count = 0;
+    std::int16_t lost[most] = {};
+  };
   /// How a rank leaves.
   struct farewell {
     std::uint64_t finished = 0;
@@ -250,11 +257,10 @@ class socket_board {
         s.told_at = monotonic_now();
         break;
       }
-      case frame::verdict:
-      case frame::refusal: {
-        detail::verdict v;
-        f.read(v);
-        adopt(from, v.spell());
+      case frame::verdict: {
+        end_of_group e;
+        f.read(e);
+        adopt(from, e);
         break;
       }
       case frame::closing: {
@@ -283,9 +289,23 @@ class socket_board {
     }
   }
 
-  void adopt(int from, status const& why) noexcept {
+  end_of_group report_of(status const& why) const noexcept {
+    end_of_group e;
+    e.why = detail::verdict::of(why);
+    for (int r = 0; r < size() && e.count < end_of_group::most && r <= INT16_MAX; ++r) {
+      if (lost(r)) e.lost[e.count++] = static_cast<std::int16_t>(r);
+    }
+    return e;
+  }
+
+  void adopt(int from, end_of_group const& e) noexcept {
     std::lock_guard const hold(mutex_);
+    status const why = e.why.spell();
     if (failed_.load(std::memory_order_relaxed) || why.ok()) return;
+    for (int i = 0; i < e.count && i < end_of_group::most; ++i) {
+      int const r = e.lost[i];
+      if (r >= 0 && r < size() && r != rank() && !lost(r)) seat(r).is = presence::unreachable;
+    }
     failure_ = why.rank() == from ? why : status::failure(why.code(), why.rank(), "%s (reported by rank %d)", sentence(why), from);
     failed_.store(true, std::memory_order_release);
   }

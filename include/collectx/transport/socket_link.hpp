@@ -83,6 +83,7 @@ class socket_link {
     socket_ = descriptor(::socket(place.where()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     got_ = 0;
     queued_ = 0;
+    error_ = 0;
     if (!socket_) return false;
     int const rc = ::connect(socket_.get(), place.where(), static_cast<::socklen_t>(place.length));
     if (rc != 0 && errno != EINPROGRESS && errno != EINTR) socket_ = {};
@@ -102,7 +103,11 @@ class socket_link {
       std::byte const* const at = reinterpret_cast<std::byte const*>(&queue_[first_]) + sent_;
       ssize_t const sent = ::send(get(), at, sizeof(frame) - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS;
+      if (sent < 0) {
+        if (errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS) return true;
+        error_ = errno;  // said once: a later recv only hears that it is over
+        return false;
+      }
       sent_ += static_cast<std::size_t>(sent);
       if (sent_ < sizeof(frame)) continue;
       sent_ = 0;
@@ -118,7 +123,7 @@ class socket_link {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == ENOTCONN)) return event::nothing;
       if (got <= 0) {
-        error_ = got < 0 ? errno : 0;
+        if (got < 0) error_ = errno;
         return event::broken;
       }
       got_ += static_cast<std::size_t>(got);
