@@ -197,6 +197,7 @@ class board {
   }
 
   status conflict(int peer) noexcept { return abort(report().conflict(peer)); }
+  bool doing(int rank, call_record& record) const noexcept { return seats_.read_record(rank, record); }
   /// True where `rank` has done its part of the call that this rank is in.
   bool owes_nothing(int rank) const noexcept { return report().owes_nothing(rank); }
 

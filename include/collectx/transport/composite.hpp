@@ -110,11 +110,16 @@ class composite_transport {
   int blame(int peer) noexcept { return state_->wide.blame(peer); }
   bool lost(int rank) noexcept { return state_->wide.lost(rank); }
   void absent(char* text, std::size_t capacity) noexcept { state_->wide.absent(text, capacity); }
-  status conflict(int peer) noexcept { return state_->wide.conflict(peer); }
+  status conflict(int peer) noexcept {
+    call_record theirs;
+    if (state_->is_near(peer) && state_->inside->doing(state_->place[static_cast<std::size_t>(peer)], theirs)) {
+      state_->wide.heard_of(peer, theirs);
+    }
+    return state_->wide.conflict(peer);
+  }
   status post(char const* key, rendezvous_value const& value) noexcept { return state_->wide.post(key, value); }
   bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return state_->wide.posted(rank, key, value); }
   void withdraw(char const* key) noexcept { state_->wide.withdraw(key); }
-  /// A neighbour's messages say nothing of its call; the board does, as soon as somebody waits.
   void begin(call_record const& record) noexcept {
     state_->wide.begin(record);
     if (state_->inside) state_->inside->begin(record);  // a forked child is cut off from its parent's rings

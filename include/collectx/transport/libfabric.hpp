@@ -123,6 +123,9 @@ class libfabric_transport {
     return state_->board.conflict(peer);
   }
 
+  /// What is known of a rank's call by another way.
+  void heard_of(int rank, call_record const& record) noexcept { state_->board.heard_of(rank, record); }
+
   status post(char const* key, rendezvous_value const& value) noexcept {
     return state_->mark.here() ? state_->board.post(key, &value) : not_ours();
   }
@@ -178,7 +181,7 @@ class libfabric_transport {
       for (int r = 0; r < board.size(); ++r)
         if (board.died(r) || (!end.ok() && end.rank() == r && r != board.rank())) all[static_cast<std::size_t>(r)].address.remove_name();
     }
-    static constexpr nanoseconds linger = 2'000'000'000;
+    static constexpr nanoseconds linger = 1'000'000'000;
 
     std::size_t channel(int peer, int lane) const noexcept {
       return static_cast<std::size_t>(peer) * (static_cast<std::size_t>(options.lanes) + 1) + static_cast<std::size_t>(lane);
@@ -240,6 +243,7 @@ class libfabric_transport {
                                static_cast<int>(r), *all[r].provider != 0 ? all[r].provider : "any",
                                *all[0].provider != 0 ? all[0].provider : "any");
       }
+      if (mesh.size() == 1) return {};
       if (*mine.provider != 0) return std::memcpy(provider, mine.provider, sizeof provider), status{};
       for (int i = 0; i < detail::fabric_provider_count; ++i) {
         if ((common >> i & 1) == 0 || (detail::fabric_providers[i].one_host && (!one_host || options.between_hosts))) continue;

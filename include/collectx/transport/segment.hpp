@@ -179,6 +179,8 @@ class segment_transport {
   bool lost(int rank) noexcept { return rank != rank_ && board_.lost(rank); }
   void absent(char* text, std::size_t capacity) noexcept { board_.absent(text, capacity); }
   status conflict(int peer) noexcept { return board_.conflict(peer); }
+  /// What a rank is doing; false where it is just about to say so.
+  bool doing(int rank, call_record& record) const noexcept { return board_.doing(rank, record); }
 
   status post(char const* key, rendezvous_value const& value) noexcept { return mark_.here() ? board_.post(key, value) : not_ours(); }
   bool posted(int rank, char const* key, rendezvous_value& value) noexcept { return board_.posted(rank, key, value); }

@@ -98,7 +98,8 @@ class socket_board {
     look();
     if (status s = verdict(); !s) return s;
     if (status s = look_at_call(); !s) return s;
-    if (peer < 0 || peer == rank() || !lost(peer) || !whole_cut_is_known(peer)) return {};
+    // Who leaves lingers for the sake of what it has sent, and closes its connection then.
+    if (peer < 0 || peer == rank() || mesh_.to(peer) || !whole_cut_is_known(peer)) return {};
     // What it sent before it went is still to be had, so the caller looks once more before this is the end.
     if (std::exchange(suspect_, peer) != peer) return {};
     presence const is = seat(peer).is.load(std::memory_order_relaxed);

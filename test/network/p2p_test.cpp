@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile: -O1
+// labels: sanitize
+// timeout: 120
+/// Messages, groups of groups and calls that differ, over libfabric by each provider and over a mixed wire.
+#include <collectx/libfabric.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "processes.hpp"
+
+namespace cx = collectx;
+
+namespace {
+
+cx::status wrong(int rank, char const* what) { return cx::status::failure(cx::errc::system, rank, "rank %d: %s", rank, what); }
+
+std::vector<std::int32_t> numbers(std::size_t count, int salt) {
+  std::vector<std::int32_t> v(count);
+  for (std::size_t i = 0; i < count; ++i) v[i] = static_cast<std::int32_t>(i * 7) + salt;
+  return v;
+}
+
+/// f on three ranks, by each provider, and by a mixed wire.
+template <class F>
+void everywhere(F&& f) {
+  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+    CAPTURE(std::string(provider));
+    cx::libfabric::options options;
+    options.provider = provider;
+    cx::status const s = cx::libfabric::run(3, options, f);
+    CHECK_MESSAGE(s.ok(), std::string(s.what()));
+  }
+  cx::status const s = cx::composite::run(3, {}, f);
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
+
+}  // namespace
+
+TEST_CASE("messages of any size, in order per pair, round the ranks and back") {
+  everywhere([](auto& comm) -> cx::status {
+    int const next = (comm.rank() + 1) % comm.size(), previous = (comm.rank() + comm.size() - 1) % comm.size();
+    for (std::size_t count : {0, 1, 3, 40, 17000, 800000}) {
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::int32_t> const out = numbers(count, comm.rank() + round);
+        std::vector<std::int32_t> in(count);
+        if (cx::status s = comm.send_recv(out, next, in, previous); !s) return s;
+        if (in != numbers(count, previous + round)) return wrong(comm.rank(), "another message arrived");
+      }
+    }
+    return comm.barrier();
+  });
+}
+
+TEST_CASE("a short message needs no receiver, and is there for one who comes late, after its sender has left") {
+  everywhere([](auto& comm) -> cx::status {
+    std::vector<std::int32_t> const out = numbers(5, 1);
+    if (comm.rank() == 0) return comm.send(out, 2);
+    if (comm.rank() == 1) return {};
+    cx::detail::nap(300'000'000);
+    std::vector<std::int32_t> in(5);
+    if (cx::status s = comm.recv(in, 0); !s) return s;
+    return in == out ? cx::status{} : wrong(comm.rank(), "another message arrived");
+  });
+}
+
+TEST_CASE("who waits for a message of one that has left hears so") {
+  everywhere([](auto& comm) -> cx::status {
+    if (comm.rank() != 2) return {};
+    std::vector<std::int32_t> in(5);
+    cx::status const s = comm.recv(in, 0);
+    if (s.code() == cx::errc::peer_lost && s.rank() == 0) return {};
+    return wrong(comm.rank(), s.what());
+  });
+}
+
+TEST_CASE("SPL: groups of a group do not mix their messages, and leave no descriptor behind") {
+  everywhere([](auto& comm) -> cx::status {
+    std::size_t descriptors = 0;
+    for (int round = 0; round < 12; ++round) {
+      auto pair = comm.split(comm.rank() == 1 ? 1 : 0, -comm.rank());
+      if (!pair) return pair.error();
+      auto twin = comm.duplicate();
+      if (!twin) return twin.error();
+      std::vector<std::int32_t> few(100, comm.rank()), all(100, comm.rank());
+      if (cx::status s = twin->all_reduce(cx::in_place(all), cx::sum{}); !s) return s;
+      if (cx::status s = pair->all_reduce(cx::in_place(few), cx::sum{}); !s) return s;
+      if (all[99] != 3 || few[99] != (comm.rank() == 1 ? 1 : 2)) return wrong(comm.rank(), "a wrong sum");
+      if (comm.rank() != 1 && pair->rank() != (comm.rank() == 2 ? 0 : 1)) return wrong(comm.rank(), "the order of the keys is not kept");
+      if (round == 3) descriptors = processes::count_in("/proc/self/fd");
+    }
+    if (processes::count_in("/proc/self/fd") > descriptors) return wrong(comm.rank(), "descriptors are left");
+    return comm.barrier();
+  });
+}
+
+TEST_CASE("ranks that make different calls all hear of both") {
+  everywhere([](auto& comm) -> cx::status {
+    std::vector<std::int32_t> in(1000), out(1000);
+    if (cx::status s = comm.all_reduce(in, out, cx::sum{}); !s) return s;
+    cx::status s;
+    for (int calls = 0; s.ok() && calls < 3; ++calls) {
+      s = comm.rank() == 1 ? comm.all_reduce(std::span(in).first(999), std::span(out).first(999), cx::sum{}, cx::algo::ring{})
+                           : comm.all_reduce(in, out, cx::sum{}, cx::algo::ring{});
+    }
+    std::string const text = s.what();
+    bool const both = text.find("999") != text.npos && text.find("1000") != text.npos;
+    return s.code() == cx::errc::mismatch && both ? cx::status{} : wrong(comm.rank(), text.c_str());
+  });
+}
+
+TEST_CASE("abort ends everybody's call, with the reason") {
+  everywhere([](auto& comm) -> cx::status {
+    if (comm.rank() == 2) {
+      cx::detail::nap(50'000'000);
+      static_cast<void>(comm.abort(cx::status::failure(cx::errc::aborted, 2, "no more rice")));
+      return {};
+    }
+    cx::status const s = comm.barrier();
+    return s.code() == cx::errc::aborted && std::string(s.what()).find("no more rice") != std::string::npos ? cx::status{}
+                                                                                                            : wrong(comm.rank(), s.what());
+  });
+}
+
+TEST_CASE("DIE: abort from another thread ends everybody's call") {
+  everywhere([](auto& comm) -> cx::status {
+    std::thread other;
+    if (comm.rank() == 0) {
+      other = std::thread([&] {
+        cx::detail::nap(50'000'000);
+        static_cast<void>(comm.abort(cx::status::failure(cx::errc::aborted, 0, "enough")));
+      });
+    }
+    std::vector<std::int32_t> in(3);
+    cx::status const s = comm.rank() == 1 ? comm.recv(in, 2) : comm.barrier();
+    if (other.joinable()) other.join();
+    return s.code() == cx::errc::aborted ? cx::status{} : wrong(comm.rank(), s.what());
+  });
+}
