@@ -205,7 +205,6 @@ class fabric_receiver {
     fabric_head head;
     std::memcpy(static_cast<void*>(&head), payload - sizeof head, offsetof(fabric_head, call));
     if (head.sequence != released_.taken + 1 || closed_) return {};
-    opposite_->credit(head.released);
     return {payload, head.bytes, head.tag};
   }
 
@@ -229,7 +228,16 @@ class fabric_receiver {
     return true;
   }
 
-  void arrived() noexcept { ++arrived_; }
+  /// The credits in a message count from when it is here, not from when somebody looks at it: its receiver may be waiting for a slot to
+  /// send from, which these credits are about, before it looks. Where messages overtake each other, the last one of them is found.
+  void arrived() noexcept {
+    ++arrived_;
+    std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots), newest = index_ + (arrived_ - released_.taken) - 1;
+    fabric_head head;
+    std::byte const* const payload = ring_ + newest % slots * port_->layout.stride() + fabric_layout::head_room;
+    std::memcpy(static_cast<void*>(&head), payload - sizeof head, offsetof(fabric_head, call));
+    if (head.sequence == arrived_) opposite_->credit(head.released);
+  }
   /// What the sender of the oldest message not yet released was doing. @pre there is one
   call_record call() const noexcept {
     call_record record;
