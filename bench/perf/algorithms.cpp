@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <collectx/algo/hierarchical.hpp>
+#include <collectx/algo/striped.hpp>
 #include <collectx/exec/prove.hpp>
 
 #include "any_algorithm.hpp"
@@ -63,6 +64,7 @@ std::vector<algorithm_entry> const& algorithms() {
       entry<algo::central>("central"),
       entry<hierarchical<algo::ring, algo::double_binary_tree>>("hierarchical"),
       entry<hierarchical<algo::ring, algo::ring>>("hierarchical_rings"),
+      entry<algo::striped<algo::ring>>("striped"),
       entry<hierarchical<algo::direct, algo::recursive_halving>>("hierarchical_halving"),
   };
   return all;

@@ -10,6 +10,7 @@
 #include "collectx/algo/hierarchical.hpp"
 #include "collectx/algo/recursive_halving.hpp"
 #include "collectx/algo/ring.hpp"
+#include "collectx/algo/striped.hpp"
 #include "collectx/chunk.hpp"
 #include "collectx/collective.hpp"
 #include "collectx/combine.hpp"

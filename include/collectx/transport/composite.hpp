@@ -20,9 +20,9 @@ namespace collectx {
 inline namespace v0 {
 
 struct composite_options {
-  libfabric_options between;                     ///< hosts; slot_bytes and lanes are those of shared memory too
-  int slots_inside = transport_options{}.slots;  ///< per channel, on one host
-  std::size_t memory_inside = 0;                 ///< most bytes that the ranks of one host may come to occupy together; 0: no bound
+  libfabric_options between;      ///< hosts; slot_bytes and lanes are those of shared memory too
+  int slots_inside = 16;          ///< per channel, on one host
+  std::size_t memory_inside = 0;  ///< most bytes that the ranks of one host may come to occupy together; 0: no bound
   std::chrono::nanoseconds join_timeout = libfabric_options{}.join_timeout;  ///< for all ranks to come together
 };
 

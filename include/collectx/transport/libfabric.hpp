@@ -27,8 +27,8 @@ namespace collectx {
 inline namespace v0 {
 
 struct libfabric_options {
-  int slots = 16;                                  ///< per channel
-  std::size_t slot_bytes = std::size_t{64} << 10;  ///< a multiple of 64
+  int slots = 8;                                    ///< per channel
+  std::size_t slot_bytes = std::size_t{256} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
   int lanes = 4;
   std::size_t memory = 0;                                            ///< most bytes that this rank may register; 0: no bound
   std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together
@@ -220,28 +220,28 @@ class libfabric_transport {
       mine.cpus = detail::cpu_mask::mine();
       mine.offered = detail::fabric_endpoint::offered(mesh.place());
       std::snprintf(mine.provider, sizeof mine.provider, "%s", options.provider == nullptr ? "" : options.provider);
-      std::vector<wish> all;
-      if (status s = mesh.share(mine, all, deadline); !s) return s;
+      std::vector<wish> wishes;
+      if (status s = mesh.share(mine, wishes, deadline); !s) return s;
       std::uint32_t common = ~std::uint32_t{0};
       bool one_host = true;
       int neighbours = 0, count = 0;
       detail::cpu_mask cpus;
-      for (wish const& w : all) {
+      for (wish const& w : wishes) {
         common &= w.offered;
         one_host &= w.host == mine.host;
         std::size_t first = 0;
-        while (all[first].host != w.host) ++first;
+        while (wishes[first].host != w.host) ++first;
         nodes.push_back(first < nodes.size() ? nodes[first] : count++);
         if (w.host != mine.host) continue;
         ++neighbours;
         cpus |= w.cpus;
       }
       board.share_host(neighbours, cpus.count());
-      for (std::size_t r = 1; r < all.size(); ++r) {
-        if (std::strcmp(all[r].provider, all[0].provider) == 0) continue;
+      for (std::size_t r = 1; r < wishes.size(); ++r) {
+        if (std::strcmp(wishes[r].provider, wishes[0].provider) == 0) continue;
         return status::failure(errc::invalid_configuration, static_cast<int>(r), "rank %d asks for provider %s, rank 0 for %s",
-                               static_cast<int>(r), *all[r].provider != 0 ? all[r].provider : "any",
-                               *all[0].provider != 0 ? all[0].provider : "any");
+                               static_cast<int>(r), *wishes[r].provider != 0 ? wishes[r].provider : "any",
+                               *wishes[0].provider != 0 ? wishes[0].provider : "any");
       }
       if (mesh.size() == 1) return {};
       if (*mine.provider != 0) return std::memcpy(provider, mine.provider, sizeof provider), status{};

@@ -5,6 +5,7 @@
 
 #include <collectx/algo/automatic.hpp>
 #include <collectx/algo/hierarchical.hpp>
+#include <collectx/algo/striped.hpp>
 #include <collectx/collective.hpp>
 #include <collectx/exec/geometry.hpp>
 #include <collectx/exec/prove.hpp>
@@ -181,6 +182,7 @@ std::vector<algorithm> const& algorithms_for() {
     detail::add<C, central>(list, "central");
     detail::add<C, hierarchical<ring, double_binary_tree>>(list, "hierarchical<ring, double_binary_tree>");
     detail::add<C, hierarchical<ring, ring>>(list, "hierarchical<ring, ring>");
+    detail::add<C, striped<ring>>(list, "striped<ring>");
     detail::add<C, hierarchical<direct, recursive_halving>>(list, "hierarchical<direct, recursive_halving>");
     detail::add<C, hierarchical<double_binary_tree, two_shot>>(list, "hierarchical<double_binary_tree, two_shot>");
     return list;
