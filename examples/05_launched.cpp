@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// One program, however its ranks are started: `mpirun -np 4`, `torchrun`, `srun`, RANK and WORLD_SIZE by hand, or alone.
 #include <collectx/collectx.hpp>
+#include <collectx/rendezvous/environment.hpp>
 #ifdef WITH_PMIX  // link collectx::pmix
 #include <collectx/rendezvous/pmix.hpp>
 #endif

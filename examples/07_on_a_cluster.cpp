@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Ranks on any hosts: shared memory inside a host, libfabric between them, and an all-reduce in two levels that knows which is which.
 #include <collectx/collectx.hpp>
+#include <collectx/rendezvous/environment.hpp>
 #include <collectx/libfabric.hpp>  // link collectx::libfabric
 #ifdef WITH_PMIX
 #include <collectx/rendezvous/pmix.hpp>

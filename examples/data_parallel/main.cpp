@@ -2,6 +2,7 @@
 /// One model trained by several ranks that share out every batch. Exits with 0 only if it has learnt, if all ranks hold the same
 /// parameters to the bit, and if one process that trains alone comes to the same ones.
 #include <collectx/collectx.hpp>
+#include <collectx/rendezvous/environment.hpp>
 #ifdef WITH_PMIX
 #include <collectx/rendezvous/pmix.hpp>
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// All of collectx that needs only the standard library and Linux.
+/// All of collectx that threads and processes on one host need. What reaches further is included by name: rendezvous/environment.hpp,
+/// rendezvous/tcp_store.hpp, libfabric.hpp, rendezvous/pmix.hpp, rendezvous/mpi.hpp.
 #pragma once
 
 // IWYU pragma: begin_exports
@@ -18,14 +19,10 @@
 #include "collectx/config.hpp"
 #include "collectx/exec/prove.hpp"
 #include "collectx/launch.hpp"
-#include "collectx/network.hpp"
 #include "collectx/reduce/functors.hpp"
 #include "collectx/reduction.hpp"
-#include "collectx/rendezvous/environment.hpp"
 #include "collectx/rendezvous/file.hpp"
 #include "collectx/rendezvous/in_process.hpp"
-#include "collectx/rendezvous/invitation.hpp"
-#include "collectx/rendezvous/tcp_store.hpp"
 #include "collectx/schedule.hpp"
 #include "collectx/status.hpp"
 #include "collectx/transport.hpp"

@@ -11,7 +11,6 @@
 #include "collectx/split.hpp"
 #include "collectx/tasks.hpp"
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
@@ -168,11 +167,9 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
     if (!held.mine) return member_->busy_elsewhere();
     std::span<int const> const named = view_const(dead);
     if (status s = detail::are_ranks(named, size_, rank_); !s) return s;
-    std::vector<int> gone(named.begin(), named.end()), members;
-    std::sort(gone.begin(), gone.end());
-    for (int r = 0; r < size_; ++r)
-      if (!std::binary_search(gone.begin(), gone.end(), r)) members.push_back(r);
-    if (std::binary_search(gone.begin(), gone.end(), rank_)) {
+    std::vector<int> gone, members;
+    for (int r = 0; r < size_; ++r) (detail::contains(named, r) ? gone : members).push_back(r);
+    if (detail::contains(gone, rank_)) {
       return status::failure(errc::invalid_argument, rank_, "rank %d names itself among the dead", rank_);
     }
     int const attempt = ++member_->foundings;

@@ -10,10 +10,10 @@
 #include "collectx/plan_cache.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <thread>  // for std::chrono::nanoseconds: <chrono> itself brings streams, a tenth of a second
 #include <utility>
 
 namespace collectx {

@@ -5,7 +5,6 @@
 #include "collectx/pending.hpp"
 #include "collectx/transport/board_rendezvous.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -32,11 +31,20 @@ inline std::uint64_t hash_of(std::span<int const> ranks) noexcept {
 /// The ranks of one color, by key, then by rank.
 inline std::vector<int> members_of(std::span<ballot const> ballots, std::int64_t color) {
   std::vector<int> members;
-  for (std::size_t r = 0; r < ballots.size(); ++r)
-    if (ballots[r].color == color) members.push_back(static_cast<int>(r));
-  std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return ballots[static_cast<std::size_t>(a)].key < ballots[static_cast<std::size_t>(b)].key; });
+  auto const key_of = [&](int rank) { return ballots[static_cast<std::size_t>(rank)].key; };
+  for (int r = 0; r < static_cast<int>(ballots.size()); ++r) {
+    if (ballots[static_cast<std::size_t>(r)].color != color) continue;
+    auto place = members.end();
+    while (place != members.begin() && key_of(r) < key_of(place[-1])) --place;
+    members.insert(place, r);
+  }
   return members;
+}
+
+inline bool contains(std::span<int const> ranks, int rank) noexcept {
+  for (int r : ranks)
+    if (r == rank) return true;
+  return false;
 }
 
 /// That a list names ranks of the group, each once.
@@ -97,7 +105,7 @@ status agree_on_dead(Tr& transport, std::span<int const> dead, int attempt, nano
   if (status s = transport.post(key, rendezvous_value(&mine, sizeof mine)); !s) return s;
   nanoseconds const begun = monotonic_now();
   for (int r = 0; r < transport.size(); ++r) {
-    if (r == me || std::binary_search(dead.begin(), dead.end(), r)) continue;
+    if (r == me || contains(dead, r)) continue;
     for (nanoseconds looked = begun;;) {
       rendezvous_value seen;
       obituary theirs;

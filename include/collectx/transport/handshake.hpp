@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -89,7 +88,7 @@ inline bool same_user(int socket) noexcept {
 inline bool wait_for_input(::pollfd* descriptors, std::size_t count, nanoseconds deadline) noexcept {
   for (;;) {
     nanoseconds const left = deadline - monotonic_now();
-    int const ms = left <= 0 ? 0 : static_cast<int>((std::min)(left / 1'000'000 + 1, nanoseconds{1'000'000}));
+    int const ms = left <= 0 ? 0 : static_cast<int>(lesser(left / 1'000'000 + 1, nanoseconds{1'000'000}));
     int const ready = ::poll(descriptors, count, ms);
     if (ready > 0) return true;
     if (ready == 0 && left <= 0) return false;

@@ -10,7 +10,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +46,7 @@ class join_host {
     length = sizeof address;
     if (::getsockname(self.listener_.get(), a, &length) != 0) return status::system(errno, "no name for the socket to join at");
     self.place_.length = static_cast<std::uint32_t>(length - offsetof(::sockaddr_un, sun_path));
-    std::memcpy(self.place_.name, address.sun_path, (std::min)(sizeof self.place_.name, std::size_t{self.place_.length}));
+    std::memcpy(self.place_.name, address.sun_path, lesser(sizeof self.place_.name, std::size_t{self.place_.length}));
     self.place_.host = this_process();
     return result<join_host>(std::move(self));
   }
@@ -88,7 +87,7 @@ class join_host {
 
   /// Hands the memory to everyone and waits until all have mapped it. A failure has been told to everyone.
   status share(int memory, verdict const& agreement) noexcept {
-    deadline_ = (std::max)(deadline_, monotonic_now() + grace);
+    deadline_ = greater(deadline_, monotonic_now() + grace);
     int ready = 0;
     for (std::size_t i = 0; i < count_; ++i) {
       if (guests_[i].socket && guests_[i].rank > 0) send_packet(guests_[i].socket.get(), agreement, memory);
@@ -142,7 +141,7 @@ class join_host {
     for (std::size_t i = 0; i < count_; ++i) polled_[i + 1] = {guests_[i].socket ? guests_[i].socket.get() : -1, POLLIN, 0};
     for (;;) {
       nanoseconds const now = monotonic_now();
-      if (wait_for_input(polled_.get(), count_ + 1, (std::min)(deadline, now + look_interval))) return true;
+      if (wait_for_input(polled_.get(), count_ + 1, lesser(deadline, now + look_interval))) return true;
       if (now >= deadline) return false;
       status const s = ask_ == nullptr ? status{} : ask_(whom_);
       if (s.ok()) continue;
@@ -166,7 +165,7 @@ class join_host {
   void object(status const& why) noexcept {
     if (!defect_) return;
     defect_ = why;
-    deadline_ = (std::min)(deadline_, monotonic_now() + grace);
+    deadline_ = lesser(deadline_, monotonic_now() + grace);
   }
 
   void judge(hello const& h, std::size_t index) noexcept {
@@ -196,9 +195,9 @@ class join_host {
     if (!layout) {
       return object(status::failure(layout.error().code(), h.rank, "rank %d: %s", h.rank, sentence(layout.error())));
     }
-    agreed.slots = first ? wanted.slots : (std::min)(agreed.slots, wanted.slots);
-    agreed.lanes = first ? wanted.lanes : (std::min)(agreed.lanes, wanted.lanes);
-    agreed.slot_bytes = first ? wanted.slot_bytes : (std::min)(agreed.slot_bytes, wanted.slot_bytes);
+    agreed.slots = first ? wanted.slots : lesser(agreed.slots, wanted.slots);
+    agreed.lanes = first ? wanted.lanes : lesser(agreed.lanes, wanted.lanes);
+    agreed.slot_bytes = first ? wanted.slot_bytes : lesser(agreed.slot_bytes, wanted.slot_bytes);
     agreed.memory = 0;  // each bound holds for larger rings than those agreed on
   }
 
@@ -245,7 +244,7 @@ class join_guest {
     if (!socket_) return decided = verdict::of(status::system(errno, "no socket to join with")), answer::given;
     ::sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::size_t const length = (std::min)(sizeof place.name, std::size_t{place.length});
+    std::size_t const length = lesser(sizeof place.name, std::size_t{place.length});
     std::memcpy(address.sun_path, place.name, length);
     ::socklen_t const bytes = static_cast<::socklen_t>(offsetof(::sockaddr_un, sun_path) + length);
     if (::connect(socket_.get(), reinterpret_cast<::sockaddr*>(&address), bytes) != 0 || !same_user(socket_.get())) return answer::none;

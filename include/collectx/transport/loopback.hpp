@@ -7,10 +7,9 @@
 #include "collectx/transport/segment.hpp"
 
 #include <unistd.h>
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <thread>  // for std::chrono::nanoseconds: <chrono> itself brings streams, a tenth of a second
 #include <utility>
 
 namespace collectx {
@@ -29,7 +28,7 @@ class loopback_transport : public segment_transport {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
     }
     constexpr nanoseconds years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const deadline = detail::monotonic_now() + (std::min)(nanoseconds{options.join_timeout.count()}, years);
+    nanoseconds const deadline = detail::monotonic_now() + detail::lesser(nanoseconds{options.join_timeout.count()}, years);
     result<founding> here = rank == 0 ? found(rendezvous, options) : find(rendezvous, deadline);
     if (!here) return here.error();
     result<loopback_transport> joined = sit(rendezvous, *here, deadline, options.join_timeout);
@@ -75,7 +74,7 @@ class loopback_transport : public segment_transport {
     result<rendezvous_value> shown = rendezvous.get("collectx", deadline);
     if (!shown) return shown.error();
     founding here;
-    std::memcpy(static_cast<void*>(&here), shown->data(), (std::min)(sizeof here, shown->size()));
+    std::memcpy(static_cast<void*>(&here), shown->data(), detail::lesser(sizeof here, shown->size()));
     int const rank = rendezvous.rank(), size = rendezvous.size();
     if (here.process != static_cast<std::uint64_t>(::getpid())) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in the process of rank 0, %llu: join by shared_memory", rank,

@@ -9,10 +9,10 @@
 
 #include <sys/mman.h>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <thread>  // for std::chrono::nanoseconds: <chrono> itself brings streams, a tenth of a second
 #include <utility>
 
 namespace collectx {

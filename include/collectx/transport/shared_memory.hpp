@@ -12,13 +12,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <thread>  // for std::chrono::nanoseconds: <chrono> itself brings streams, a tenth of a second
 #include <utility>
 
 namespace collectx {
@@ -88,7 +87,7 @@ class shared_memory_transport : public segment_transport {
     mine.slot_bytes = options.slot_bytes;
     mine.memory = options.memory;
     constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    mine.patience = (std::min)(options.join_timeout.count(), years);
+    mine.patience = detail::lesser(options.join_timeout.count(), years);
     return join_as(rendezvous, mine);
   }
 
@@ -172,7 +171,7 @@ class shared_memory_transport : public segment_transport {
       detail::verdict decided;
       detail::descriptor memory;
       detail::join_guest guest;
-      std::memcpy(&place, value->data(), (std::min)(sizeof place, value->size()));
+      std::memcpy(&place, value->data(), detail::lesser(sizeof place, value->size()));
       if (guest.knock(place, mine, deadline, decided, memory) == detail::join_guest::answer::given) {
         if (status s = decided.spell(); !s) return s;
         return enter(guest, mine, decided, memory.get(), deadline);
