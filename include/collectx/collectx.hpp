@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// All of collectx that threads and processes on one host need. What reaches further is included by name: rendezvous/environment.hpp,
-/// rendezvous/tcp_store.hpp, libfabric.hpp, rendezvous/pmix.hpp, rendezvous/mpi.hpp.
+/// All of collectx that threads and processes on one host need. By name: hostile.hpp for tests, and what
+/// reaches beyond a host, rendezvous/environment.hpp, rendezvous/tcp_store.hpp, libfabric.hpp, rendezvous/pmix.hpp, rendezvous/mpi.hpp.
 #pragma once
 
 // IWYU pragma: begin_exports
@@ -27,7 +27,6 @@
 #include "collectx/status.hpp"
 #include "collectx/transport.hpp"
 #include "collectx/transport/board_rendezvous.hpp"
-#include "collectx/transport/hostile.hpp"
 #include "collectx/transport/loopback.hpp"
 #include "collectx/transport/shared_memory.hpp"
 // IWYU pragma: end_exports

@@ -3,7 +3,7 @@
 #include "collectx/algo/hierarchical.hpp"
 #include "collectx/algo/ring.hpp"
 #include "collectx/exec/prove.hpp"
-#include "collectx/launch.hpp"
+#include "collectx/hostile.hpp"
 
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 // labels: sanitize
 // timeout: 60
 #include "collectx/collectx.hpp"
+#include "collectx/hostile.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/types.h>

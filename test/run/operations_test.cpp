@@ -3,7 +3,7 @@
 // timeout: 120
 // compile: -O1
 /// Calls that are planned, started, tested, waited for and started again, many at once.
-#include <collectx/launch.hpp>
+#include <collectx/hostile.hpp>
 
 #include <doctest/doctest.h>
 

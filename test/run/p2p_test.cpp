@@ -2,7 +2,7 @@
 // labels: sanitize
 // timeout: 120
 /// Messages between two ranks: over threads, processes and a hostile wire.
-#include <collectx/launch.hpp>
+#include <collectx/hostile.hpp>
 
 #include <doctest/doctest.h>
 
