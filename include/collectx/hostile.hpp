@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `hostile::run`: ranks are threads of which a seed lets one run at a time, over a wire that does all that a wire may legally do. For tests;
+/// `hostile::run`: ranks are threads of which a seed lets one run at a time, on a wire that does all that a wire may legally do. For tests;
 /// include it by name.
 #pragma once
 
