@@ -58,6 +58,7 @@ std::vector<algorithm_entry> const& algorithms() {
   static std::vector<algorithm_entry> const all{
       entry<algo::ring>("ring"),
       entry<algo::recursive_halving>("recursive_halving"),
+      entry<algo::recursive_doubling>("recursive_doubling"),
       entry<algo::double_binary_tree>("double_binary_tree"),
       entry<algo::direct>("direct"),
       entry<algo::two_shot>("two_shot"),

@@ -9,6 +9,7 @@
 #include "collectx/algo/double_binary_tree.hpp"
 #include "collectx/algo/groups.hpp"
 #include "collectx/algo/hierarchical.hpp"
+#include "collectx/algo/recursive_doubling.hpp"
 #include "collectx/algo/recursive_halving.hpp"
 #include "collectx/algo/ring.hpp"
 #include "collectx/algo/striped.hpp"

@@ -34,6 +34,7 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
   friend class collective_calls<call_planner<Tr>, planned_call<Tr>>;
   int rank() const { return rank_; }
   int size() const { return size_; }
+  static constexpr bool dear_messages = messages_are_dear<Tr>();
   std::uint8_t* token() { return &member_->token; }
   algo::placed nodes() const requires knows_nodes<Tr> { return member_->nodes.groups(); }
 
@@ -202,6 +203,8 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
  private:
   friend class detail::collective_calls<communicator<Tr>, status>;
   communicator() = default;
+
+  static constexpr bool dear_messages = detail::messages_are_dear<Tr>();
 
   std::uint8_t* token() { return &member_->token; }
   detail::call_planner<Tr> planner() { return {member_, rank_, size_}; }

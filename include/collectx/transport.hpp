@@ -76,6 +76,8 @@ concept RecvChannel = requires(C& channel) {
 /// A transport may say `unsent()`: a rank that something sent has not left for yet, or -1. No call ends before that is -1: a rank that
 /// computes makes no progress, and others would wait for what it has sent.
 ///
+/// `static constexpr bool dear_messages = true` where a message costs system calls: then algorithms are chosen that send few.
+///
 /// Not required: threads, ordering between two channels, or host-addressable memory. A transport whose ranks can found another group out
 /// of a Rendezvous says so by `static result<Tr> join(R& rendezvous, options)`; communicators then can be split.
 template <class T>
@@ -104,6 +106,16 @@ concept Transport = requires(T& transport, int peer, int lane, int polls, call_r
   transport.end();
   transport.options();
 };
+
+namespace detail {
+template <Transport Tr>
+constexpr bool messages_are_dear() {
+  if constexpr (requires { Tr::dear_messages; })
+    return Tr::dear_messages;
+  else
+    return false;
+}
+}  // namespace detail
 
 }  // namespace v0
 }  // namespace collectx

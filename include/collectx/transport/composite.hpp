@@ -20,8 +20,8 @@ namespace collectx {
 inline namespace v0 {
 
 struct composite_options {
-  libfabric_options between;      ///< hosts; slot_bytes and lanes are those of shared memory too
-  int slots_inside = 16;          ///< per channel, on one host
+  libfabric_options between{.slots = 8, .slot_bytes = std::size_t{256} << 10};  ///< hosts; slot_bytes and lanes go for shared memory, too
+  int slots_inside = 16;                                                        ///< per channel, on one host
   std::size_t memory_inside = 0;  ///< most bytes that the ranks of one host may come to occupy together; 0: no bound
   std::chrono::nanoseconds join_timeout = libfabric_options{}.join_timeout;  ///< for all ranks to come together
 };
@@ -62,6 +62,7 @@ class composite_transport {
   using far = libfabric_transport;
 
  public:
+  static constexpr bool dear_messages = true;
   using sender = detail::either_sender<near::sender, far::sender>;
   using receiver = detail::either_receiver<near::receiver, far::receiver>;
 

@@ -27,8 +27,8 @@ namespace collectx {
 inline namespace v0 {
 
 struct libfabric_options {
-  int slots = 8;                                    ///< per channel
-  std::size_t slot_bytes = std::size_t{256} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
+  int slots = 16;                                   ///< per channel
+  std::size_t slot_bytes = std::size_t{128} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
   int lanes = 4;
   std::size_t memory = 0;                                            ///< most bytes that this rank may register; 0: no bound
   std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together
@@ -42,6 +42,7 @@ struct libfabric_options {
 /// What is written into a ring is written once, by the network, into the peer's ring. All progress is made inside the library's calls.
 class libfabric_transport {
  public:
+  static constexpr bool dear_messages = true;
   using sender = detail::fabric_sender;
   using receiver = detail::fabric_receiver;
 
@@ -170,7 +171,7 @@ class libfabric_transport {
     nanoseconds suspected = 0;
     bool joined = false;
     bool orphan = false;
-    detail::patience patience;
+    detail::patience patience{64, 1};  // a poll in vain costs a system call that another rank could use
     detail::fork_mark mark = detail::fork_mark::take();
 
     state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}

@@ -25,6 +25,10 @@ inline void relax() noexcept {
 /// `look_around(peer)`, and `crowded()`, whether ranks outnumber cores here.
 class patience {
  public:
+  /// Polls in vain before a wait is announced, where each rank has a core and where not.
+  explicit patience(int polls_alone = 64, int polls_crowded = 8) noexcept
+      : polls_alone_(polls_alone), polls_crowded_(polls_crowded), polls_(polls_alone) {}
+
   /// True at the first of many polls in vain: the wait is long enough for some housekeeping.
   template <class Board>
   bool begins_to_wait(Board const& group, int polls) const noexcept {
@@ -41,15 +45,14 @@ class patience {
   }
 
  private:
-  static constexpr int polls_alone = 64, polls_crowded = 8;  // in vain, before the wait is announced
-  static constexpr nanoseconds spin = 40'000;                // waking an idle core costs 25 us, so it is given up late
+  static constexpr nanoseconds spin = 40'000;  // waking an idle core costs 25 us, so it is given up late
   static constexpr nanoseconds look_interval = 8'000'000;
 
   /// Asked anew now and then, since ranks pin themselves when they like.
   template <class Board>
   void adapt(Board& group) noexcept {
     crowded_ = group.crowded();
-    polls_ = crowded_ ? polls_crowded : polls_alone;
+    polls_ = crowded_ ? polls_crowded_ : polls_alone_;
   }
 
   template <class Board>
@@ -79,7 +82,7 @@ class patience {
     return {};
   }
 
-  int polls_ = polls_alone;
+  int polls_alone_, polls_crowded_, polls_;
   bool crowded_ = false;
   bool yielding_ = false;
   std::uint32_t waits_ = 0;

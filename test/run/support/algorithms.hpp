@@ -176,6 +176,7 @@ std::vector<algorithm> const& algorithms_for() {
     std::vector<algorithm> list;
     detail::add<C, ring>(list, "ring");
     detail::add<C, recursive_halving>(list, "recursive_halving");
+    detail::add<C, recursive_doubling>(list, "recursive_doubling");
     detail::add<C, double_binary_tree>(list, "double_binary_tree");
     detail::add<C, direct>(list, "direct");
     detail::add<C, two_shot>(list, "two_shot");
