@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile: -O1
+// timeout: 60
+/// How ranks on a network come together, and who and what may come between.
+#include <collectx/libfabric.hpp>
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "processes.hpp"
+
+namespace cx = collectx;
+
+namespace {
+
+/// Two ranks, each of which libfabric offers only these providers; what each comes to, and by which provider.
+struct outcome {
+  processes::said said[2];
+  char provider[2][32];
+};
+outcome join_with(char const* (&offered)[2]) {
+  auto table = cx::in_process_rendezvous::create(2);
+  outcome* const shared = processes::shared<outcome>();
+  processes::group ranks(2);
+  for (int r = 0; r < 2; ++r) {
+    ranks.start([&, r]() -> cx::status {
+      ::setenv("FI_PROVIDER", offered[r], 1);
+      auto comm = cx::libfabric::join(table->of(r));
+      if (!comm) return comm.error();
+      std::snprintf(shared->provider[r], sizeof shared->provider[r], "%s", comm->transport().provider());
+      std::vector<int> sum(1, r + 1);
+      if (cx::status s = comm->all_reduce(cx::in_place(sum), cx::sum{}); !s) return s;
+      return sum[0] == 3 ? cx::status{} : cx::status::failure(cx::errc::system, r, "the sum is %d", sum[0]);
+    });
+  }
+  ranks.wait();
+  outcome out = *shared;
+  for (int r = 0; r < 2; ++r) out.said[r] = ranks[r];
+  ::munmap(shared, sizeof *shared);
+  return out;
+}
+
+/// Somebody who has found the door of rank 0, and says `bytes` there.
+int knock(cx::in_process_rendezvous& table, std::string const& bytes) {
+  auto value = table.of(1).get("mesh0", cx::detail::monotonic_now() + 10'000'000'000);
+  if (!value) return -1;
+  cx::detail::socket_place place;
+  std::memcpy(static_cast<void*>(&place), value->data(), sizeof place);
+  int const socket = ::socket(place.where()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::connect(socket, place.where(), static_cast<::socklen_t>(place.length)) != 0) return ::close(socket), -1;
+  return ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()) ? socket : -1;
+}
+
+}  // namespace
+
+TEST_CASE("TOP-04: ranks take what both are offered") {
+  char const* offered[] = {"net,shm", "net"};
+  outcome const out = join_with(offered);
+  for (int r : {0, 1}) {
+    CHECK_MESSAGE(out.said[r].code == 0, std::string(out.said[r].text));
+    CHECK(std::string(out.provider[r]) == "net");
+  }
+}
+
+TEST_CASE("TOP-04: ranks that are offered nothing in common hear so, both") {
+  char const* offered[] = {"net", "shm"};
+  outcome const out = join_with(offered);
+  for (int r : {0, 1}) {
+    CHECK(out.said[r].code == static_cast<int>(cx::errc::not_supported));
+    CHECK(out.said[r].names("no common transport"));
+  }
+}
+
+TEST_CASE("ranks that ask for different providers hear of both") {
+  auto table = cx::in_process_rendezvous::create(2);
+  processes::group ranks(2);
+  for (int r = 0; r < 2; ++r) {
+    ranks.start([&, r]() -> cx::status {
+      cx::libfabric::options options;
+      options.provider = r == 0 ? "net" : "tcp;ofi_rxm";
+      return cx::libfabric::join(table->of(r), options).error();
+    });
+  }
+  ranks.wait();
+  for (int r : {0, 1}) {
+    CHECK(ranks[r].code == static_cast<int>(cx::errc::invalid_configuration));
+    CHECK(ranks[r].names("rank 1 asks for provider tcp;ofi_rxm, rank 0 for net"));
+  }
+}
+
+TEST_CASE("NET: strangers at the door with garbage, with nothing, or with a part of a greeting do not disturb") {
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  processes::group ranks(2);
+  auto const rank = [&](int r) {
+    return [&table, r]() -> cx::status {
+      auto comm = cx::libfabric::join(table->of(r));
+      return comm ? comm->barrier() : comm.error();
+    };
+  };
+  ranks.start(rank(0));
+  cx::detail::frame greeting;
+  greeting.kind = cx::detail::frame::greeting;
+  std::string const whole(reinterpret_cast<char const*>(&greeting), sizeof greeting);
+  std::vector<int> strangers;
+  for (std::string const& said : {std::string(600, 'x'), std::string(), whole.substr(0, 100), whole})
+    strangers.push_back(knock(*table, said));
+  for (int i = 0; i < 80; ++i) strangers.push_back(knock(*table, ""));  // more than are kept waiting
+  ranks.start(rank(1));
+  ranks.wait();
+  for (int r : {0, 1}) CHECK_MESSAGE(ranks[r].code == 0, std::string(ranks[r].text));
+  for (int socket : strangers) {
+    CHECK(socket >= 0);
+    ::close(socket);
+  }
+}
+
+TEST_CASE("who never came is named") {
+  auto table = cx::in_process_rendezvous::create(4);
+  processes::group ranks(2);
+  for (int r : {0, 2}) {
+    ranks.start([&, r]() -> cx::status {
+      cx::libfabric::options options;
+      options.join_timeout = std::chrono::milliseconds(700);
+      return cx::libfabric::join(table->of(r), options).error();
+    });
+  }
+  ranks.wait();
+  for (int r : {0, 1}) CHECK(ranks[r].code == static_cast<int>(cx::errc::timeout));
+  CHECK(ranks[0].names("missing: 1, 3"));
+}
