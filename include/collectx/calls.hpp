@@ -141,12 +141,16 @@ class collective_calls {
 
   template <bool Ordered, Collective C, class A, class F>
   Outcome dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
-    if constexpr (std::is_same_v<A, algo::automatic>)
+    if constexpr (std::is_same_v<A, algo::automatic>) {
+      if constexpr (!Ordered && std::is_same_v<C, collectx::all_reduce> && requires { self().nodes(); }) {
+        if (algo::two_levels_pay(self().nodes(), size(), bytes)) return with(algo::by_hosts{}.over(self().nodes()));
+      }
       return algo::with_choice<Ordered>(collective, size(), bytes, with, Self::dear_messages);
-    else if constexpr (!Ordered && requires { algorithm.over(self().nodes()); })  // hosts may hold any ranks, which keeps no order
+    } else if constexpr (!Ordered && requires { algorithm.over(self().nodes()); }) {  // hosts may hold any ranks, which keeps no order
       return with(algorithm.over(self().nodes()));
-    else
+    } else {
       return with(algorithm);
+    }
   }
 };
 

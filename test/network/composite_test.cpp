@@ -74,9 +74,18 @@ TEST_CASE("hosts are numbered by their first ranks, and are the groups of hierar
     if (!good) return cx::status::failure(cx::errc::system, comm.rank(), "rank %d sees other hosts", comm.rank());
     std::vector<std::int32_t> in(1001, comm.rank() + 1), out(1001);
     if (cx::status s = comm.all_reduce(in, out, cx::sum{}, cx::algo::hierarchical<cx::algo::ring, cx::algo::two_shot>{}); !s) return s;
-    if (*std::min_element(out.begin(), out.end()) == 10 && *std::max_element(out.begin(), out.end()) == 10) return {};
-    return cx::status::failure(cx::errc::system, comm.rank(), "rank %d has a wrong sum", comm.rank());
+    bool right = *std::min_element(out.begin(), out.end()) == 10 && *std::max_element(out.begin(), out.end()) == 10;
+    // Short and long, by the library's choice: a long one goes by hosts.
+    for (std::size_t count : {std::size_t{3}, std::size_t{200000}}) {
+      std::vector<std::int32_t> both(count, comm.rank() + 1);
+      if (cx::status s = comm.all_reduce(cx::in_place(both), cx::sum{}); !s) return s;
+      right = right && *std::min_element(both.begin(), both.end()) == 10 && *std::max_element(both.begin(), both.end()) == 10;
+    }
+    return right ? cx::status{} : cx::status::failure(cx::errc::system, comm.rank(), "rank %d has a wrong sum", comm.rank());
   };
   cx::status const s = on_hosts(*hosts, {1, 0, 0, 1}, f);
   CHECK_MESSAGE(s.ok(), std::string(s.what()));
 }
+
+static_assert(cx::algo::two_levels_pay({{4, 2}}, 4, 1 << 20) && !cx::algo::two_levels_pay({{4, 2}}, 4, 1000));
+static_assert(!cx::algo::two_levels_pay({{4, 1}}, 4, 1 << 20) && !cx::algo::two_levels_pay({{4, 4}}, 4, 1 << 20));

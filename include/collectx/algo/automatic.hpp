@@ -5,9 +5,11 @@
 
 #include "collectx/algo/direct.hpp"
 #include "collectx/algo/double_binary_tree.hpp"
+#include "collectx/algo/hierarchical.hpp"
 #include "collectx/algo/recursive_doubling.hpp"
 #include "collectx/algo/recursive_halving.hpp"
 #include "collectx/algo/ring.hpp"
+#include "collectx/algo/striped.hpp"
 
 #include <cstddef>
 
@@ -20,6 +22,9 @@ struct automatic {
   static constexpr char const* name = "automatic";
   friend constexpr bool operator==(automatic, automatic) = default;
 };
+
+/// What goes between hosts in long vectors: each shard of the vector once, in stripes that fill the wire.
+using by_hosts = striped<hierarchical<ring, ring>>;
 
 enum class choice { direct, two_shot, recursive_doubling, recursive_halving, double_binary_tree, ring };
 
@@ -52,6 +57,11 @@ constexpr choice choose(situation const& s, int n, std::size_t bytes) {
   if (s.rooted) return few && bytes > large ? choice::ring : choice::double_binary_tree;
   if (bytes <= large) return few ? choice::two_shot : choice::double_binary_tree;
   return s.ordered || !few ? choice::double_binary_tree : choice::ring;
+}
+
+/// Whether an all-reduce of `bytes` goes by hosts first: where some rank has a neighbour, and another has not got it for one.
+constexpr bool two_levels_pay(placed const& hosts, int n, std::size_t bytes) {
+  return bytes > (std::size_t{1} << 16) && hosts.count(n) > 1 && hosts.count(n) < n;
 }
 
 /// Calls `use(family)` with the family chosen for the collective; `Ordered` where operands must stay in rank order.
