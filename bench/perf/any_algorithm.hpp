@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Algorithms that are chosen at run time. A schedule is only looked at when its plan is made, so that behind pointers its plan is the
-/// same and runs as fast; but one instantiation of a collective serves all algorithms, which keeps this program's build short.
+/// Algorithms that are chosen at run time: one instantiation of a collective serves all of them, which keeps this program's build short.
 #pragma once
 
 #include <collectx/algo/automatic.hpp>
 #include <collectx/communicator.hpp>
+#include <collectx/exec/any_rank.hpp>
 
 #include <string_view>
 #include <vector>
@@ -13,70 +13,7 @@
 
 namespace perf {
 
-/// A RankContext that passes on what it is told.
-class any_rank {
- public:
-  enum class verb { send, recv, reduce };
-
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  int chunks() const { return chunks_; }
-  int blocks() const { return blocks_; }
-  template <collectx::Runs R>
-  void send(int peer, R const& runs, int lane = 0) {
-    pass(verb::send, peer, runs, lane);
-  }
-  template <collectx::Runs R>
-  void recv(int peer, R const& runs, int lane = 0) {
-    pass(verb::recv, peer, runs, lane);
-  }
-  template <collectx::Runs R>
-  void reduce(int peer, R const& runs, int lane = 0) {
-    pass(verb::reduce, peer, runs, lane);
-  }
-
- protected:
-  /// Runs as the archetype of the concept, but owned.
-  struct run_list {
-    std::vector<collectx::chunks> all;
-    template <class F>
-    void for_each(F&& f) const {
-      for (collectx::chunks run : all) f(run);
-    }
-  };
-
-  any_rank(int rank, int size, int chunks, int blocks) : rank_(rank), size_(size), chunks_(chunks), blocks_(blocks) {}
-  ~any_rank() = default;
-  virtual void move(verb what, int peer, run_list const& runs, int lane) = 0;
-
- private:
-  template <class R>
-  void pass(verb what, int peer, R const& runs, int lane) {
-    run_list list;
-    runs.for_each([&](collectx::chunks run) { list.all.push_back(run); });
-    move(what, peer, list, lane);
-  }
-  int rank_, size_, chunks_, blocks_;
-};
-
-template <class Me>
-class rank_of final : public any_rank {
- public:
-  explicit rank_of(Me& me) : any_rank(me.rank(), me.size(), me.chunks(), me.blocks()), me_(me) {}
-
- private:
-  void move(verb what, int peer, run_list const& runs, int lane) override {
-    switch (what) {
-      case verb::send:
-        return me_.send(peer, runs, lane);
-      case verb::recv:
-        return me_.recv(peer, runs, lane);
-      case verb::reduce:
-        return me_.reduce(peer, runs, lane);
-    }
-  }
-  Me& me_;
-};
+using collectx::exec::any_rank;
 
 /// The members of a family's schedule for one collective, the root being theirs to know.
 struct schedule_face {
@@ -97,7 +34,7 @@ struct any_schedule {
   int parts(int n) const { return face->parts(root, n); }
   template <collectx::RankContext Me>
   void step(int k, Me& me) const {
-    rank_of<Me> behind(me);
+    collectx::exec::rank_behind<Me> behind(me);
     face->step(root, k, behind);
   }
   friend bool operator==(any_schedule const&, any_schedule const&) = default;

@@ -7,6 +7,7 @@
 #include <collectx/algo/hierarchical.hpp>
 #include <collectx/algo/striped.hpp>
 #include <collectx/collective.hpp>
+#include <collectx/exec/any_rank.hpp>
 #include <collectx/exec/geometry.hpp>
 #include <collectx/exec/prove.hpp>
 
@@ -18,72 +19,7 @@ namespace support {
 
 namespace cx = collectx;
 
-/// A RankContext that passes on what it is told.
-class any_rank {
- public:
-  enum class verb { send, recv, reduce };
-
-  any_rank(int rank, int size, int chunks, int blocks) : rank_(rank), size_(size), chunks_(chunks), blocks_(blocks) {}
-  any_rank(any_rank&&) = delete;
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  int chunks() const { return chunks_; }
-  int blocks() const { return blocks_; }
-  template <cx::Runs R>
-  void send(int peer, R const& runs, int lane = 0) {
-    pass(verb::send, peer, runs, lane);
-  }
-  template <cx::Runs R>
-  void recv(int peer, R const& runs, int lane = 0) {
-    pass(verb::recv, peer, runs, lane);
-  }
-  template <cx::Runs R>
-  void reduce(int peer, R const& runs, int lane = 0) {
-    pass(verb::reduce, peer, runs, lane);
-  }
-
- protected:
-  struct run_list {
-    std::vector<cx::chunks> runs;
-    template <class F>
-    void for_each(F&& f) const {
-      for (cx::chunks run : runs) f(run);
-    }
-  };
-
-  ~any_rank() = default;
-  virtual void take(verb what, int peer, run_list const& runs, int lane) = 0;
-
- private:
-  template <class R>
-  void pass(verb what, int peer, R const& runs, int lane) {
-    run_list list;
-    runs.for_each([&](cx::chunks run) { list.runs.push_back(run); });
-    take(what, peer, list, lane);
-  }
-
-  int rank_, size_, chunks_, blocks_;
-};
-
-template <class Me>
-class rank_behind final : public any_rank {
- public:
-  explicit rank_behind(Me& me) : any_rank(me.rank(), me.size(), me.chunks(), me.blocks()), me_(me) {}
-
- private:
-  void take(verb what, int peer, run_list const& runs, int lane) override {
-    switch (what) {
-      case verb::send:
-        return me_.send(peer, runs, lane);
-      case verb::recv:
-        return me_.recv(peer, runs, lane);
-      case verb::reduce:
-        return me_.reduce(peer, runs, lane);
-    }
-  }
-
-  Me& me_;
-};
+using cx::exec::any_rank;
 
 /// A family's member for one collective; the root is the caller's to say.
 class schedule_face {
@@ -130,7 +66,7 @@ struct any_schedule {
   int parts(int n) const { return face->parts(root, n); }
   template <cx::RankContext Me>
   void step(int k, Me& me) const {
-    rank_behind<Me> behind(me);
+    cx::exec::rank_behind<Me> behind(me);
     face->step(root, k, behind);
   }
   friend bool operator==(any_schedule const&, any_schedule const&) = default;
