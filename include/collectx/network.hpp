@@ -5,7 +5,6 @@
 #include "collectx/status.hpp"
 
 #include <ifaddrs.h>
-#include <linux/tcp.h>  // <netinet/tcp.h> does not compile where a user has a macro `check`
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -211,14 +210,16 @@ inline resolution resolve(char const* host, int port) noexcept {
 /// Small messages leave at once, and a host that is gone, or behind a cut cable, is noticed within `patience`: what is sent is acknowledged
 /// by the peer's kernel, even where the process is stopped or computes. On a socket that is not TCP nothing happens.
 inline void prepare_stream(int socket, std::int64_t patience = 25'000'000'000) noexcept {
+  // As in <netinet/tcp.h> and <linux/tcp.h>, which do not compile where a user has a macro `check`.
+  constexpr int no_delay = 1, keep_idle = 4, keep_interval = 5, keep_count = 6, user_timeout = 18;
   int const ms = static_cast<int>(patience / 1'000'000), seconds = ms / 4000, on = 1, pause = seconds < 1 ? 1 : seconds,
             probes = ms < 2000 ? 1 : 3;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, no_delay, &on, sizeof on);
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &pause, sizeof pause);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+  ::setsockopt(socket, IPPROTO_TCP, keep_idle, &pause, sizeof pause);
+  ::setsockopt(socket, IPPROTO_TCP, keep_interval, &pause, sizeof pause);
+  ::setsockopt(socket, IPPROTO_TCP, keep_count, &probes, sizeof probes);
+  ::setsockopt(socket, IPPROTO_TCP, user_timeout, &ms, sizeof ms);
 }
 
 }  // namespace detail
