@@ -27,7 +27,7 @@ namespace {
 enum class collective { all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier };
 constexpr collective all_collectives[] = {collective::all_reduce, collective::reduce_scatter, collective::all_gather,
                                           collective::broadcast,  collective::reduce,         collective::barrier};
-constexpr char const* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier"};
+constexpr char const* collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier"};
 
 template <class Tr>
 cx::status perform(cx::communicator<Tr>& comm, collective what, cx::call_options const& options) {
@@ -94,7 +94,7 @@ cx::status survive(cx::communicator<Tr>& comm, end const& e) {
 
 template <class Tr, class Options>
 void meet_end(int n, Options const& options, end const& e) {
-  CAPTURE(std::string(names[static_cast<int>(e.what)]));
+  CAPTURE(std::string(collective_names[static_cast<int>(e.what)]));
   CAPTURE(e.victim);
   CAPTURE(e.at);
   CAPTURE(e.signal);
@@ -166,7 +166,7 @@ void pull_the_cable(std::vector<int> const& where, Options const& options, colle
   auto const hosts = network::hosts::make(2);
   if (!hosts) return;
   int const n = static_cast<int>(where.size());
-  CAPTURE(std::string(names[static_cast<int>(what)]));
+  CAPTURE(std::string(collective_names[static_cast<int>(what)]));
   auto table = cx::in_process_rendezvous::create(n);
   REQUIRE(table.has_value());
   std::atomic<int>* const calling = processes::shared<std::atomic<int>>();

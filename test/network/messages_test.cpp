@@ -46,7 +46,7 @@ void everywhere(F&& f) {
 TEST_CASE("messages of any size, in order per pair, round the ranks and back") {
   everywhere([](auto& comm) -> cx::status {
     int const next = (comm.rank() + 1) % comm.size(), previous = (comm.rank() + comm.size() - 1) % comm.size();
-    for (std::size_t count : {0, 1, 3, 40, 17000, 800000}) {
+    for (std::size_t count : std::vector<std::size_t>{0, 1, 3, 40, 17000, 800000}) {
       for (int round = 0; round < 3; ++round) {
         std::vector<std::int32_t> const out = numbers(count, comm.rank() + round);
         std::vector<std::int32_t> in(count);
