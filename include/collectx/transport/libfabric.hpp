@@ -96,6 +96,7 @@ class libfabric_transport {
   }
   receiver& channel_from(int peer, int lane) noexcept { return state_->receivers[state_->channel(peer, lane)]; }
 
+  /// Where channel_to gives a reference to, for who keeps it before it is used.
   sender* address_of_sender(int peer, int lane) noexcept { return &state_->senders[state_->channel(peer, lane)]; }
   bool begins_to_wait(int polls) const noexcept { return state_->patience.begins_to_wait(state_->board, polls); }
 

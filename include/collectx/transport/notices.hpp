@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 
 namespace collectx {
@@ -74,7 +73,7 @@ class notices {
 
   static words name(char const* key) noexcept {
     char text[sizeof(words)] = {};
-    std::snprintf(text, sizeof text, "%s", key);
+    std::memcpy(text, key, ::strnlen(key, sizeof text - 1));  // snprintf would warn of truncation
     words w;
     std::memcpy(&w, text, sizeof w);
     return w;

@@ -129,7 +129,7 @@ class socket_board {
   /// Posts a value of this rank for the others; null takes it back.
   status post(char const* key, rendezvous_value const* value) noexcept {
     posting p;
-    std::snprintf(p.key, sizeof p.key, "%s", key);
+    std::memcpy(p.key, key, ::strnlen(key, sizeof p.key - 1));
     p.bytes = value == nullptr ? 0 : static_cast<std::uint32_t>(value->size());
     if (value != nullptr) std::memcpy(p.value, value->data(), value->size());
     std::lock_guard const hold(mutex_);
