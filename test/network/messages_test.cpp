@@ -143,3 +143,22 @@ TEST_CASE("DIE: abort from another thread ends everybody's call") {
     return s.code() == cx::errc::aborted ? cx::status{} : wrong(comm.rank(), s.what());
   });
 }
+
+TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes nothing with it") {
+  everywhere([](auto& comm) -> cx::status {
+    std::vector<std::int32_t> both(100, 1);
+    if (cx::status s = comm.all_reduce(cx::in_place(both), cx::sum{}); !s) return s;
+    auto child_owns = comm.duplicate();
+    if (!child_owns) return child_owns.error();
+    if (cx::status s = child_owns->barrier(); !s) return s;
+    ::pid_t const child = ::fork();
+    if (child == 0) {
+      { auto gone = std::move(*child_owns); }
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    cx::call_options options;
+    options.timeout = std::chrono::seconds(10);
+    return child_owns->all_reduce(cx::in_place(both), cx::sum{}, cx::algo::automatic{}, options);
+  });
+}

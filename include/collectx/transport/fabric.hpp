@@ -61,6 +61,8 @@ class fabric_object {
   ~fabric_object() {
     if (object_ != nullptr) ::fi_close(&object_->fid);
   }
+  /// Closes nothing: for a forked child, whose copy shares its connections with the parent's.
+  void abandon() noexcept { object_ = nullptr; }
   T* get() const noexcept { return object_; }
   T** out() noexcept { return &object_; }
   fid* id() const noexcept { return &object_->fid; }
@@ -183,6 +185,14 @@ class fabric_endpoint {
     window.address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uintptr_t>(memory) : 0;
     window.key = ::fi_mr_key(region.get());
     return {};
+  }
+
+  void abandon() noexcept {
+    endpoint_.abandon();
+    completions_.abandon();
+    addresses_.abandon();
+    domain_.abandon();
+    fabric_.abandon();
   }
 
   ::fid_ep* endpoint() const noexcept { return endpoint_.get(); }

@@ -78,6 +78,10 @@ class fabric_port {
     return ::fi_inject_writedata(endpoint.endpoint(), &value, sizeof value, number, p.number, p.window.address + offset, p.window.key);
   }
   void drain();
+  void abandon() noexcept {
+    region.abandon();
+    endpoint.abandon();
+  }
   void breaks(int to, ssize_t error) noexcept {
     if (broken >= 0) return;
     broken = to;

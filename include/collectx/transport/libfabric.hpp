@@ -177,6 +177,7 @@ class libfabric_transport {
 
     state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}
     ~state() {
+      if (!mark.here()) port.abandon();
       if (!joined || !mark.here()) return;
       board.leave(linger, [this] { progress(); });
       status const end = board.verdict();
