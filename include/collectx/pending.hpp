@@ -165,8 +165,16 @@ template <Transport Tr>
 struct member {
   explicit member(Tr wire) : transport(std::move(wire)), plans(transport) {
     char const* const text = std::getenv("COLLECTX_TIMEOUT");
-    double const seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
-    if (seconds > 0 && seconds < 1e9) timeout = static_cast<nanoseconds>(seconds * 1e9);
+    if (text != nullptr) {
+      char* end = nullptr;
+      double const seconds = std::strtod(text, &end);
+      if (end != text && *end == 0 && seconds > 0 && seconds < 1e9) {
+        timeout = static_cast<nanoseconds>(seconds * 1e9);
+      } else {  // each call says so
+        failure = status::failure(errc::invalid_configuration, transport.rank(),
+                                  "COLLECTX_TIMEOUT is \"%.40s\": it needs seconds, above 0 and below 1e9", text);
+      }
+    }
     if constexpr (knows_nodes<Tr>) nodes = node_table(transport);
   }
   member(member const&) = delete;

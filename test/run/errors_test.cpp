@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -434,6 +435,27 @@ TEST_CASE("DIE-04: ranks 1 and 3 of 5 never come to a barrier: nobody passes, an
     return s;
   });
   all_refuse({ends[0], ends[2], ends[4]}, cx::errc::timeout, {"not yet in this call: 1, 3", "in all_reduce uint8 sum direct, call 1"});
+}
+
+TEST_CASE("COLLECTX_TIMEOUT is the deadline in seconds, and what is no number of seconds is refused by each call") {
+  for (char const* text : {"abc", "", "0", "-3", "10s"}) {
+    ::setenv("COLLECTX_TIMEOUT", text, 1);
+    auto const ends = on_each_rank(2, {}, [](auto& comm) -> cx::status {
+      static_cast<void>(comm.barrier());
+      return comm.barrier();
+    });
+    all_refuse(ends, cx::errc::invalid_configuration, {"COLLECTX_TIMEOUT", text});
+  }
+  ::setenv("COLLECTX_TIMEOUT", "0.2", 1);
+  std::atomic<bool> over{false};
+  auto const ends = on_each_rank(2, [&](auto& comm) -> cx::status {
+    while (comm.rank() == 1 && !over) std::this_thread::yield();
+    cx::status const s = comm.barrier();
+    over = true;
+    return s;
+  });
+  ::unsetenv("COLLECTX_TIMEOUT");
+  for (cx::status const& s : ends) CHECK_MESSAGE(s.code() == cx::errc::timeout, text(s));
 }
 
 TEST_CASE("ALN-04: fewer slots than the algorithm needs are refused before anybody waits for ever") {

@@ -433,6 +433,7 @@ TEST_CASE("FRK-01: a forked child that sends, receives or plans is told so, and 
           auto planned = comm->plan_send(out, 1);
           if (planned.start().code() != s.code() || comm->barrier().code() != s.code()) return wrong(0, "not refused");
           if (comm->split(0).error().code() != s.code()) return wrong(0, "split is not refused");
+          if (comm->abort().code() != s.code()) return wrong(0, "abort is not refused");
           auto gone = std::move(receiving);  // under way in the parent
           return s;
         });

@@ -111,7 +111,7 @@ class libfabric_transport {
     if (status s = state_->complain(); !s) return s;
     return state_->patience.idle(state_->board, polls, peer);
   }
-  status abort(status const& why) noexcept { return state_->mark.here() ? state_->board.abort(why) : why; }
+  status abort(status const& why) noexcept { return state_->mark.here() ? state_->board.abort(why) : not_ours(); }
   COLLECTX_FORCEINLINE status verdict() noexcept {
     if (!state_->mark.here()) return not_ours();
     return state_->board.verdict();

@@ -170,7 +170,7 @@ class segment_transport {
     if (patience_.begins_to_wait(board_, polls)) flush_credits();
     return patience_.idle(board_, polls, peer);
   }
-  [[gnu::noinline]] status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : why; }
+  [[gnu::noinline]] status abort(status const& why) noexcept { return mark_.here() ? board_.abort(why) : not_ours(); }
   COLLECTX_FORCEINLINE status verdict() noexcept {
     if (!mark_.here()) return not_ours();
     return board_.verdict();
