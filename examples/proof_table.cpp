@@ -58,12 +58,14 @@ int main() {
               "chunks sent", "sent", "best", "slots", "order", "agree");
   table<algo::ring>("ring");
   table<algo::recursive_halving>("recursive_halving");
+  table<algo::recursive_doubling>("recursive_doubling");
   table<algo::double_binary_tree>("double_binary_tree");
   table<algo::direct>("direct");
   table<algo::two_shot>("two_shot");
   table<algo::central>("central");
   table<algo::hierarchical<algo::ring, algo::double_binary_tree>>("hierarchical<ring, double_tree>");
   table<algo::hierarchical<algo::ring, algo::ring>>("hierarchical<ring, ring>");
+  table<algo::striped<algo::ring>>("striped<ring>");
   table<algo::hierarchical<algo::direct, algo::recursive_halving>>("hierarchical<direct, halving>");
   std::printf("\n%d proven, %d not\n", proven, unproven);
   return unproven == 0 && proven > 0 ? 0 : 1;

@@ -5,8 +5,10 @@
 #include "collectx/algo/direct.hpp"
 #include "collectx/algo/double_binary_tree.hpp"
 #include "collectx/algo/hierarchical.hpp"
+#include "collectx/algo/recursive_doubling.hpp"
 #include "collectx/algo/recursive_halving.hpp"
 #include "collectx/algo/ring.hpp"
+#include "collectx/algo/striped.hpp"
 #include "collectx/exec/prove.hpp"
 
 #include <cstddef>
@@ -127,6 +129,8 @@ template <class V>
 void of_flat_families(int n, V&& visit) {
   of_family("ring", algo::ring{}, n, visit);
   of_family("recursive_halving", algo::recursive_halving{}, n, visit);
+  of_family("recursive_doubling", algo::recursive_doubling{}, n, visit);
+  of_family("striped<ring>", algo::striped<algo::ring>{}, n, visit);
   of_family("double_binary_tree", algo::double_binary_tree{}, n, visit);
   of_family("direct", algo::direct{}, n, visit);
   of_family("two_shot", algo::two_shot{}, n, visit);
