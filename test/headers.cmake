@@ -43,6 +43,10 @@ file(CONFIGURE OUTPUT ${folder}/hostile_after.cpp CONTENT "${system_headers}\n${
 foreach(standard 20 23)
   foreach(kind alone twice hostile bare)
     set(target headers_${kind}_cxx${standard})
+    # What a header forgets to include depends on the standard library, which g++ has asked in both standards.
+    if(kind STREQUAL "alone" AND standard EQUAL 23 AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      continue()
+    endif()
     if(kind STREQUAL "alone")
       add_library(${target} OBJECT ${alone})
     elseif(kind STREQUAL "twice")

@@ -1,5 +1,6 @@
-# test/run/*_test.cpp: a doctest program each. Its first five lines may say `// labels: sanitize`, `// timeout: seconds`, and
-# `// compile: -O1` where it instantiates every algorithm for many types and would take longer to compile at -O2 than to run.
+# test/run/*_test.cpp: a doctest program each. Its first five lines may say `// labels: sanitize`, `// timeout: seconds`,
+# `// compile: -O1` where it instantiates every algorithm for many types and would take longer to compile at -O2 than to run, and
+# `// cores: 1` where it does little but wait, so that another may run beside it.
 add_library(doctest_main OBJECT doctest_main.cpp)
 target_link_libraries(doctest_main PRIVATE doctest::doctest)
 target_compile_features(doctest_main PRIVATE cxx_std_20)
@@ -26,7 +27,11 @@ function(collectx_run_test source)
   target_include_directories(run_${name} PRIVATE . run)
   add_test(NAME run.${name} COMMAND run_${name})
   # Ranks that spin want the cores for themselves.
-  set_tests_properties(run.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS 2)
+  set(cores 2)
+  if("${head}" MATCHES "// cores: ([0-9]+)")
+    set(cores ${CMAKE_MATCH_1})
+  endif()
+  set_tests_properties(run.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS ${cores})
   if("${head}" MATCHES "// compile: (-O[01])")
     target_compile_options(run_${name} PRIVATE $<$<CONFIG:Release>:${CMAKE_MATCH_1}>)
   endif()

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "options.hpp"
 
@@ -44,6 +45,14 @@ using row_taker = void (*)(job const&, std::size_t index, row const&, void* cont
 /// Each rank's part of the job. Defined in measure_*.cpp, one for each type: together they would take minutes to compile.
 template <class Tr, class T>
 collectx::status measure_type(collectx::communicator<Tr>& comm, job const& what, row_taker take, void* context);
+
+/// What the ranks of a measurement have to know of each other: that all are here, the largest times, the sum of a count. In agree.cpp.
+template <class Tr>
+collectx::status meet(collectx::communicator<Tr>& comm);
+template <class Tr>
+collectx::status slowest_of(collectx::communicator<Tr>& comm, std::span<double> seconds);
+template <class Tr>
+collectx::status total_of(collectx::communicator<Tr>& comm, std::int64_t& count);
 
 template <class Tr>
 collectx::status measure(collectx::communicator<Tr>& comm, job const& what, row_taker take, void* context) {

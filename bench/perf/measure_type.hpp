@@ -116,7 +116,7 @@ class bench {
 
   /// Seconds per call on this rank.
   collectx::status time(int count, double& seconds) {
-    if (collectx::status s = comm_.barrier(); !s) return s;
+    if (collectx::status s = meet(comm_); !s) return s;
     auto const begin = std::chrono::steady_clock::now();
     if (collectx::status s = calls(count); !s) return s;
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / count;
@@ -131,7 +131,7 @@ class bench {
     double seconds = 0;
     for (count = 1;; count *= 8) {
       if (collectx::status s = time(count, seconds); !s) return s;
-      if (collectx::status s = comm_.all_reduce(collectx::in_place(std::span(&seconds, 1)), collectx::max{}); !s) return s;
+      if (collectx::status s = slowest_of(comm_, std::span(&seconds, 1)); !s) return s;
       if (seconds * count > aim / 8 || count >= 4096) break;
     }
     count = std::clamp(static_cast<int>(aim / seconds), 1, 100000);
@@ -147,7 +147,7 @@ class bench {
     std::vector<double> seconds(static_cast<std::size_t>(what_.all->batches));
     for (double& batch : seconds)
       if (collectx::status s = time(count, batch); !s) return s;
-    if (collectx::status s = comm_.all_reduce(collectx::in_place(seconds), collectx::max{}); !s) return s;
+    if (collectx::status s = slowest_of(comm_, seconds); !s) return s;
     std::sort(seconds.begin(), seconds.end());
     out.seconds = (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
 
@@ -157,7 +157,7 @@ class bench {
       if (comm_.rank() == what_.all->plant_wrong) plant();
       out.wrong += wrong(c);
     }
-    return comm_.all_reduce(collectx::in_place(std::span(&out.wrong, 1)), collectx::sum{});
+    return total_of(comm_, out.wrong);
   }
 
   /// Where this rank's own input lies, and which element of all of them it begins with.

@@ -15,7 +15,7 @@ namespace collectx {
 inline namespace v0 {
 namespace detail {
 
-/// @tparam Self  has rank(), size(), token() and perform(...), which gives an Outcome
+/// @tparam Self  has rank(), size(), token() and perform(...), which has its plan found and gives an Outcome
 /// @tparam Outcome  of a call; can be made from a status that says why there is none
 template <class Self, class Outcome>
 class collective_calls {
@@ -23,8 +23,8 @@ class collective_calls {
   /// Every rank ends with op over all ranks' `in`, in rank order where `op` is not commutative.
   /// in: count elements on every rank; out: count elements; the same memory or disjoint.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> Outcome all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {},
-                                                     call_options const& options = {}) {
+    requires same_elements<In, Out>
+  Outcome all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
     return reducing(collectx::all_reduce{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -35,8 +35,8 @@ class collective_calls {
   /// Rank r ends with block r of op over all ranks' `in`. in: size() * count elements, block after block; out: count elements.
   /// In place: size() * count elements; the result is in slot r, the rest stays as it was.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> Outcome reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {},
-                                                         call_options const& options = {}) {
+    requires same_elements<In, Out>
+  Outcome reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
     return reducing(collectx::reduce_scatter{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -48,7 +48,8 @@ class collective_calls {
   /// Every rank ends with all ranks' `in`, in rank order. in: count elements; out: size() * count elements.
   /// In place: size() * count elements; each rank's own are in slot r before.
   template <Elements In, Elements Out, class A = algo::automatic>
-  requires same_elements<In, Out> Outcome all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
+    requires same_elements<In, Out>
+  Outcome all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
     return moving(collectx::all_gather{}, view_const(in), view(out), algorithm, options);
   }
   template <class T, class A = algo::automatic>
@@ -68,8 +69,8 @@ class collective_calls {
   /// The root ends with op over all ranks' `in`: count elements on every rank. out: count elements on the root; elsewhere not looked at
   /// (it may be empty) and not written. In place: on the root only.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-  requires same_elements<In, Out> Outcome reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {},
-                                                 call_options const& options = {}) {
+    requires same_elements<In, Out>
+  Outcome reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {}, call_options const& options = {}) {
     if (status s = is_rank(root, size(), rank()); !s) return s;
     auto const ends = view(out);
     return reducing(collectx::reduce{root}, view_const(in), rank() == root ? ends : ends.first(0), op, algorithm, options);
@@ -100,12 +101,13 @@ class collective_calls {
     shape_of_call call;
     if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
     call.in_bytes(sizeof(T));
-    auto const with = [&](auto const& family) {
-      return self().template perform<T>(collective, family, schedule_of(family, collective), call,
-                                        reinterpret_cast<std::byte const*>(in.data()), reinterpret_cast<std::byte*>(out.data()),
-                                        moves_only{}, purpose, options);
+    auto const find = [&](auto& plans) {
+      return dispatch<false>(collective, algorithm, call.total_bytes, [&]<class Family>(Family const& family) {
+        return plans.find(schedule_of(family, collective), collective, call_kind::of<T, Family>(purpose));
+      });
     };
-    return dispatch<false>(collective, algorithm, call.total_bytes, with);
+    return self().perform(call, reinterpret_cast<std::byte const*>(in.data()), reinterpret_cast<std::byte*>(out.data()), moves_only{}, find,
+                          options);
   }
 
  private:
@@ -131,16 +133,18 @@ class collective_calls {
         "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const, T trivially copyable");
     shape_of_call call;
     if (status s = call.fit(collective, size(), rank(), in, out); !s) return s;
-    auto const with = [&](auto const& family) {
+    auto const find = [&](auto& plans) {
       constexpr bool ordered = !is_commutative_v<Op, T>;
-      auto const schedule = schedule_for<ordered>(family, collective);
-      return self().template perform<T>(collective, family, schedule, call, in.data(), out.data(), op, reduction_name<Op>(), options);
+      return dispatch<ordered>(collective, algorithm, call.total_bytes, [&]<class Family>(Family const& family) {
+        return plans.find(schedule_for<ordered>(family, collective), collective, call_kind::of<T, Family>(reduction_name<Op>()));
+      });
     };
-    return dispatch<!is_commutative_v<Op, T>>(collective, algorithm, call.total_bytes, with);
+    return self().perform(call, in.data(), out.data(), op, find, options);
   }
 
+  /// with(family), of the algorithm or of what it chooses.
   template <bool Ordered, Collective C, class A, class F>
-  Outcome dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
+  auto dispatch(C const& collective, A const& algorithm, std::size_t bytes, F const& with) {
     if constexpr (std::is_same_v<A, algo::automatic>) {
       if constexpr (!Ordered && std::is_same_v<C, collectx::all_reduce> && requires { self().nodes(); }) {
         if (algo::two_levels_pay(self().nodes(), size(), bytes)) return with(algo::by_hosts{}.over(self().nodes()));

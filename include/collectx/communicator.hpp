@@ -36,16 +36,18 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
   int size() const { return size_; }
   static constexpr bool dear_messages = messages_are_dear<Tr>();
   std::uint8_t* token() { return &member_->token; }
-  algo::placed nodes() const requires knows_nodes<Tr> { return member_->nodes.groups(); }
+  algo::placed nodes() const
+    requires knows_nodes<Tr>
+  {
+    return member_->nodes.groups();
+  }
 
-  template <class Named, Collective C, class A, Schedule S, class T, class Op>
-  planned_call<Tr> perform(C const& collective, A const&, S const& schedule, shape_of_call const& call, T const* in, T* out, Op const& op,
-                           char const* operation, call_options const& options) {
+  template <class T, class Op, class F>
+  planned_call<Tr> perform(shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
     turn const held(member_->busy);
     if (!held.mine) return member_->busy_elsewhere();
-    call_kind const kind = call_kind::of<Named, A>(operation);
-    auto* const cached = member_->plans.find(schedule, collective, kind);
-    if (cached == nullptr) return member_->plans.refusal(schedule, collective, kind);
+    auto* const cached = find(member_->plans);
+    if (cached == nullptr) return member_->plans.refusal();
     exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, 0};
     auto task = std::make_unique<collective_task<Tr, T, Op>>(*member_, *cached, memory, call.count_given, op);
     return {member_, std::move(task), options};
@@ -192,7 +194,11 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   }
 
   /// The hosts of the group's ranks, as groups: hierarchical takes them where it is given none.
-  algo::placed nodes() const requires detail::knows_nodes<Tr> { return member_->nodes.groups(); }
+  algo::placed nodes() const
+    requires detail::knows_nodes<Tr>
+  {
+    return member_->nodes.groups();
+  }
 
   /// Ends the calls of all ranks; from any thread. The first report of the group wins and is returned.
   status abort(status const& why = {}) {
@@ -209,27 +215,31 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   std::uint8_t* token() { return &member_->token; }
   detail::call_planner<Tr> planner() { return {member_, rank_, size_}; }
 
-  template <class Named, Collective C, class A, Schedule S, class T, class Op>
-  status perform(C const& collective, A const&, S const& schedule, detail::shape_of_call const& call, T const* in, T* out, Op const& op,
-                 char const* operation, call_options const& options) {
+  template <class T, class Op, class F>
+  status perform(detail::shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
     detail::member<Tr>& mine = *member_;
     detail::turn const held(mine.busy);
     if (!held.mine) return mine.busy_elsewhere();
     if (!mine.fit()) return mine.failure;
-    detail::call_kind const kind = detail::call_kind::of<Named, A>(operation);
-    auto* const cached = mine.plans.find(schedule, collective, kind);
-    if (cached == nullptr) return mine.plans.refusal(schedule, collective, kind);
-    exec::buffers<T> memory{in, call.input_origin, out, call.output_origin, call.count, 0};
+    auto* const plan = find(mine.plans);
+    if (plan == nullptr) return mine.plans.refusal();
+    exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, 0};
+    return carry_out(*plan, memory, call.count_given, op, options);
+  }
+  /// One instance for all collectives and algorithms.
+  template <class T, class Op>
+  status carry_out(typename detail::plan_cache<Tr>::entry& plan, exec::buffers<T> memory, std::uint64_t count_given, Op const& op,
+                   call_options const& options) {
+    detail::member<Tr>& mine = *member_;
     if (!mine.line.empty()) [[unlikely]] {
-      detail::collective_task<Tr, T, Op> task(mine, *cached, memory, call.count_given, op);
+      detail::collective_task<Tr, T, Op> task(mine, plan, memory, count_given, op);
       return mine.through(task, mine.patience(options));
     }
-
-    memory.tag = cached->stamp(++mine.sequence, call.count_given);
-    exec::run<Tr, T, Op> run(cached->bound, mine.transport, memory, op);
-    if (!run.fits()) return cached->too_large(mine.transport, sizeof(T));
-    mine.transport.begin(cached->record);
-    status const s = exec::drive(run, mine.transport, cached->record, mine.patience(options));
+    memory.tag = plan.stamp(++mine.sequence, count_given);
+    exec::run<Tr, T, Op> run(plan.bound, mine.transport, memory, op);
+    if (!run.fits()) return plan.too_large(mine.transport, sizeof(T));
+    mine.transport.begin(plan.record);
+    status const s = exec::drive(run, mine.transport, plan.record, mine.patience(options));
     if (s.ok())
       mine.transport.end();
     else

@@ -87,6 +87,20 @@ class plan_cache {
     entry(void const* tag, call_kind const& k, exec::plan&& plan, Tr& transport) : type(tag), kind(k), bound(std::move(plan), transport) {}
     virtual ~entry() = default;
 
+    /// Names the plan, for messages and for the ranks that compare theirs.
+    [[gnu::noinline]] void introduce(char const* collective, int root) {
+      char type_name[16], text[sizeof record.what + 32];
+      kind.name_element(type_name, sizeof type_name);
+      std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", collective, type_name, *kind.operation != 0 ? " " : "", kind.operation,
+                    kind.algorithm);
+      std::memcpy(record.what, text, sizeof record.what - 1);
+      record.root = root;
+      identity = hash_of(text, 0xcbf29ce484222325u);
+      exec::plan const& plan = bound.content();
+      for (int part : {plan.steps, plan.form.chunks, plan.largest_message, root, static_cast<int>(kind.element_bytes)})
+        identity = (identity ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+    }
+
     /// Makes the record that of call `sequence`; gives the tag of its messages.
     std::uint32_t stamp(std::uint64_t sequence, std::uint64_t count) {
       record.sequence = sequence;
@@ -118,21 +132,8 @@ class plan_cache {
     return make(schedule, collective, kind, type);
   }
 
-  /// Why `find` gave none.
-  template <Schedule S, Collective C>
-  status refusal(S const& schedule, C const& collective, call_kind const& kind) const {
-    if (admits(schedule, transport_.size()) && !enough_slots(schedule, collective)) {
-      return status::failure(errc::invalid_configuration, transport_.rank(),
-                             "%s by %s among %d ranks would wait for ever with %d slots per channel: raise slots", C::name, kind.algorithm,
-                             transport_.size(), transport_.slots());
-    }
-    if (lanes_of(schedule) > transport_.lanes()) {
-      return status::failure(errc::invalid_configuration, transport_.rank(), "%s by %s needs %d lanes, the transport has %d: raise lanes",
-                             C::name, kind.algorithm, lanes_of(schedule), transport_.lanes());
-    }
-    return status::failure(errc::not_supported, transport_.rank(), "%s by %s is not defined for %d ranks", C::name, kind.algorithm,
-                           transport_.size());
-  }
+  /// Why `find` gave none just now.
+  status const& refusal() const { return refusal_; }
 
  private:
   /// Plans need one to three slots. Who has fewer than that to spare has all ranks' plans looked at.
@@ -155,34 +156,36 @@ class plan_cache {
   template <class S, class C>
   entry* make(S const& schedule, C const& collective, call_kind const& kind, void const* type) {
     int const n = transport_.size();
-    if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes() || !enough_slots(schedule, collective)) return nullptr;
+    if (!admits(schedule, n) || lanes_of(schedule) > transport_.lanes() || !enough_slots(schedule, collective)) {
+      refuse(C::name, kind.algorithm, admits(schedule, n), lanes_of(schedule));
+      return nullptr;
+    }
     exec::plan plan = exec::make_plan(schedule, collective, n, transport_.rank());
     plan.largest_message = exec::largest_message(schedule, plan.form);
-    auto made = std::make_unique<typed<S, C>>(schedule, collective, type, kind, std::move(plan), transport_);
-    char type_name[16];
-    kind.name_element(type_name, sizeof type_name);
-    call_record& record = made->record;
-    record.root = has_root<C> ? root_of(collective) : -1;
-    char text[sizeof record.what + 32];
-    std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", C::name, type_name, *kind.operation != 0 ? " " : "", kind.operation,
-                  kind.algorithm);
-    std::memcpy(record.what, text, sizeof record.what - 1);
-    exec::plan const& kept = made->bound.content();
-    made->identity = hash_of(text, 0xcbf29ce484222325u);
-    for (int part :
-         {kept.steps, kept.form.chunks, kept.largest_message, static_cast<int>(record.root), static_cast<int>(kind.element_bytes)})
-      made->identity = (made->identity ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
-    entries_.push_back(std::move(made));
+    entries_.push_back(std::make_unique<typed<S, C>>(schedule, collective, type, kind, std::move(plan), transport_));
+    entries_.back()->introduce(C::name, has_root<C> ? root_of(collective) : -1);
     return entries_.back().get();
   }
 
+  [[gnu::noinline]] void refuse(char const* collective, char const* algorithm, bool defined, int lanes) {
+    int const rank = transport_.rank(), n = transport_.size();
+    if (!defined)
+      refusal_ = status::failure(errc::not_supported, rank, "%s by %s is not defined for %d ranks", collective, algorithm, n);
+    else if (lanes > transport_.lanes())
+      refusal_ = status::failure(errc::invalid_configuration, rank, "%s by %s needs %d lanes, the transport has %d: raise lanes",
+                                 collective, algorithm, lanes, transport_.lanes());
+    else
+      refusal_ = status::failure(errc::invalid_configuration, rank,
+                                 "%s by %s among %d ranks would wait for ever with %d slots per channel: raise slots", collective,
+                                 algorithm, n, transport_.slots());
+  }
+
   template <class C>
-  static constexpr bool has_root = requires(C const& c) {
-    c.root;
-  };
+  static constexpr bool has_root = requires(C const& c) { c.root; };
 
   Tr& transport_;
   std::vector<std::unique_ptr<entry>> entries_;
+  status refusal_;
 };
 
 }  // namespace detail

@@ -31,7 +31,8 @@ struct move {
 };
 
 /// The RankContext that writes down.
-struct recorder {
+struct recorder : cx::context_base {
+  recorder(int rank, cx::exec::shape const& its_form, std::vector<move>& written) : my_rank(rank), form(its_form), moves(written) {}
   int my_rank;
   cx::exec::shape const& form;
   std::vector<move>& moves;
@@ -55,11 +56,13 @@ struct recorder {
  private:
   template <class R>
   void take(cx::exec::kind kind, int peer, R const& runs, int lane) {
-    move m{kind, peer, lane, {}};
-    runs.for_each([&](cx::chunks run) {
-      if (run.count > 0) m.runs.push_back(run);
-    });
-    if (!m.runs.empty()) moves.push_back(std::move(m));
+    begin(kind, peer, lane);
+    runs.for_each([this](cx::chunks run) { add(run); });
+    if (moves.back().runs.empty()) moves.pop_back();
+  }
+  [[gnu::noinline]] void begin(cx::exec::kind kind, int peer, int lane) { moves.push_back({kind, peer, lane, {}}); }
+  [[gnu::noinline]] void add(cx::chunks run) {
+    if (run.count > 0) moves.back().runs.push_back(run);
   }
 };
 
@@ -83,7 +86,7 @@ class film {
       : form_(cx::exec::shape_of(schedule, collective, n)), steps_(schedule.steps(n)), scenes_(static_cast<std::size_t>(steps_ * n)) {
     for (int k = 0; k < steps_; ++k)
       for (int r = 0; r < n; ++r) {
-        recorder me{r, form_, scenes_[static_cast<std::size_t>(k * n + r)]};
+        recorder me(r, form_, scenes_[static_cast<std::size_t>(k * n + r)]);
         schedule.step(k, me);
       }
   }
@@ -137,16 +140,53 @@ void of_flat_families(int n, V&& visit) {
   of_family("central", algo::central{}, n, visit);
 }
 
+/// Groups of any kind, behind one type, so that two-level schedules are compiled once for all of them.
+class any_groups {
+ public:
+  static constexpr bool contiguous = true;
+  template <algo::Groups G>
+  static any_groups like() {
+    static_assert(G::contiguous);
+    any_groups g;
+    g.count_ = [](int n) { return G{}.count(n); };
+    g.size_ = [](int group, int n) { return G{}.size(group, n); };
+    g.of_ = [](int rank, int n) { return G{}.of(rank, n); };
+    g.index_ = [](int rank, int n) { return G{}.index(rank, n); };
+    g.rank_of_ = [](int group, int index, int n) { return G{}.rank_of(group, index, n); };
+    g.admits_ = [](int n) { return G{}.admits(n); };
+    return g;
+  }
+  int count(int n) const { return count_(n); }
+  int size(int group, int n) const { return size_(group, n); }
+  int of(int rank, int n) const { return of_(rank, n); }
+  int index(int rank, int n) const { return index_(rank, n); }
+  int rank_of(int group, int index, int n) const { return rank_of_(group, index, n); }
+  bool admits(int n) const { return admits_(n); }
+  friend bool operator==(any_groups const&, any_groups const&) = default;
+
+ private:
+  int (*count_)(int) = nullptr;
+  int (*size_)(int, int) = nullptr;
+  int (*of_)(int, int) = nullptr;
+  int (*index_)(int, int) = nullptr;
+  int (*rank_of_)(int, int, int) = nullptr;
+  bool (*admits_)(int) = nullptr;
+};
+
 /// Every family inside and every family outside at least once, with blocks and through leaders.
-template <class G, class V>
-void of_two_levels(int n, V&& visit) {
-  of_family("hierarchical<ring, ring>", algo::hierarchical<algo::ring, algo::ring, G>{}, n, visit);
-  of_family("hierarchical<ring, tree>", algo::hierarchical<algo::ring, algo::double_binary_tree, G>{}, n, visit);
-  of_family("hierarchical<halving, two_shot>", algo::hierarchical<algo::recursive_halving, algo::two_shot, G>{}, n, visit);
-  of_family("hierarchical<direct, halving>", algo::hierarchical<algo::direct, algo::recursive_halving, G>{}, n, visit);
-  of_family("hierarchical<two_shot, direct>", algo::hierarchical<algo::two_shot, algo::direct, G>{}, n, visit);
-  of_family("hierarchical<tree, central>", algo::hierarchical<algo::double_binary_tree, algo::central, G>{}, n, visit);
-  of_family("hierarchical<central, tree>", algo::hierarchical<algo::central, algo::double_binary_tree, G>{}, n, visit);
+template <class Inner, class Outer>
+constexpr auto two_levels(any_groups const& groups) {
+  return algo::hierarchical<Inner, Outer, any_groups>{{}, {}, groups};
+}
+template <class V>
+void of_two_levels(any_groups const& groups, int n, V&& visit) {
+  of_family("hierarchical<ring, ring>", two_levels<algo::ring, algo::ring>(groups), n, visit);
+  of_family("hierarchical<ring, tree>", two_levels<algo::ring, algo::double_binary_tree>(groups), n, visit);
+  of_family("hierarchical<halving, two_shot>", two_levels<algo::recursive_halving, algo::two_shot>(groups), n, visit);
+  of_family("hierarchical<direct, halving>", two_levels<algo::direct, algo::recursive_halving>(groups), n, visit);
+  of_family("hierarchical<two_shot, direct>", two_levels<algo::two_shot, algo::direct>(groups), n, visit);
+  of_family("hierarchical<tree, central>", two_levels<algo::double_binary_tree, algo::central>(groups), n, visit);
+  of_family("hierarchical<central, tree>", two_levels<algo::central, algo::double_binary_tree>(groups), n, visit);
 }
 
 }  // namespace film_of

@@ -112,8 +112,8 @@ TEST_CASE("every mutant of every schedule is found, and its step and rank are na
       kill_all(name, original, collective, n, count);
     };
     film_of::of_flat_families(n, kill);
-    film_of::of_two_levels<cx::algo::default_groups>(n, kill);
-    film_of::of_two_levels<cx::algo::sizes<3, 1, 2>>(n, kill);
+    film_of::of_two_levels(film_of::any_groups::like<cx::algo::default_groups>(), n, kill);
+    film_of::of_two_levels(film_of::any_groups::like<cx::algo::sizes<3, 1, 2>>(), n, kill);
   }
   std::printf("mutants of schedules: %d made, %d killed, %d equivalent, %d misnamed\n", count.made, count.killed, count.equivalent,
               count.misnamed);

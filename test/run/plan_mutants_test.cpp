@@ -242,7 +242,7 @@ TEST_CASE("every mutant of every plan that means something else is found, 2 to 5
       spoiler(name, all, collective, count).spoil_all();
     };
     film_of::of_flat_families(n, spoil);
-    film_of::of_two_levels<cx::algo::uniform<2>>(n, spoil);
+    film_of::of_two_levels(film_of::any_groups::like<cx::algo::uniform<2>>(), n, spoil);
   }
   std::printf("mutants of plans: %d made, %d mean something else, %d of those found, %d found that mean the same\n", count.made,
               count.meaningful, count.found, count.overcautious);

@@ -58,12 +58,11 @@ TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every
     auto const prove_it = [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
       prove(name, schedule, collective, declared, n, false, count);
     };
-    film_of::of_two_levels<cx::algo::default_groups>(n, prove_it);
-    film_of::of_two_levels<cx::algo::uniform<5>>(n, prove_it);
-    film_of::of_two_levels<cx::algo::sizes<3, 1, 2>>(n, prove_it);
-    film_of::of_two_levels<cx::algo::sizes<7, 8>>(n, prove_it);
-    film_of::of_two_levels<cx::algo::sizes<5, 3, 7, 1>>(n, prove_it);
-    film_of::of_two_levels<cx::algo::sizes<1, 1, 1>>(n, prove_it);
+    using film_of::any_groups;
+    for (any_groups const& groups : {any_groups::like<cx::algo::default_groups>(), any_groups::like<cx::algo::uniform<5>>(),
+                                     any_groups::like<cx::algo::sizes<3, 1, 2>>(), any_groups::like<cx::algo::sizes<7, 8>>(),
+                                     any_groups::like<cx::algo::sizes<5, 3, 7, 1>>(), any_groups::like<cx::algo::sizes<1, 1, 1>>()})
+      film_of::of_two_levels(groups, n, prove_it);
   }
   CHECK(count.cells >= 1700);
 }

@@ -169,6 +169,49 @@ constexpr list<list<move>> groups_of(list<move>&& moves) {
   return out;
 }
 
+/// Writes down what it hears as operations.
+class recorder final : public listener {
+ public:
+  constexpr explicit recorder(plan& p) : plan_(p) {}
+  constexpr void begin_step(int k) { step_ = k; }
+  constexpr void hear(move&& m) override {
+    if (m.kind != kind::send) {
+      receives_.push(std::move(m));
+      return;
+    }
+    operation o;
+    o.step = step_;
+    o.out.push({m.peer, m.lane});
+    for (chunks run : m.runs) {
+      segment s{run, {}, {}};
+      s.sources.push({place::local, false, 0});
+      s.targets.push({place::slot, false, 0});
+      o.segments.push(std::move(s));
+    }
+    plan_.operations.push(std::move(o));
+  }
+  constexpr void end_step() {
+    if (receives_.size() == 1) {
+      plan_.operations.push(take(receives_, plan_.rank, step_));
+    } else if (!receives_.empty()) {
+      for (list<move> const& together : groups_of(std::move(receives_))) plan_.operations.push(take(together, plan_.rank, step_));
+    }
+    receives_.clear();
+  }
+
+ private:
+  plan& plan_;
+  int step_ = 0;
+  list<move> receives_;
+};
+
+/// Measures what it hears of.
+class sizer final : public listener {
+ public:
+  constexpr void hear(move&& m) override { largest = collectx::detail::larger(largest, m.chunk_count()); }
+  int largest = 1;
+};
+
 }  // namespace detail
 
 /// The moves of one rank, unfused, in memory not yet placed: of each step its sends, then its receives.
@@ -178,26 +221,11 @@ constexpr plan record(S const& schedule, C const& collective, int n, int rank) {
   p.rank = rank;
   p.form = shape_of(schedule, collective, n);
   p.steps = schedule.steps(n);
+  detail::recorder all(p);
   for (int k = 0; k < p.steps; ++k) {
-    list<move> receives;
-    visit_moves<side::sends>(schedule, p.form, rank, k, [&](move&& m) {
-      operation o;
-      o.step = k;
-      o.out.push({m.peer, m.lane});
-      for (chunks run : m.runs) {
-        segment s{run, {}, {}};
-        s.sources.push({place::local, false, 0});
-        s.targets.push({place::slot, false, 0});
-        o.segments.push(std::move(s));
-      }
-      p.operations.push(std::move(o));
-    });
-    visit_moves<side::receives>(schedule, p.form, rank, k, [&](move&& m) { receives.push(std::move(m)); });
-    if (receives.size() == 1) {
-      p.operations.push(detail::take(receives, rank, k));
-    } else if (!receives.empty()) {
-      for (list<move> const& together : detail::groups_of(std::move(receives))) p.operations.push(detail::take(together, rank, k));
-    }
+    all.begin_step(k);
+    for (side wanted : {side::sends, side::receives}) visit_moves(schedule, p.form, rank, k, wanted, all);
+    all.end_step();
   }
   return p;
 }
@@ -205,11 +233,10 @@ constexpr plan record(S const& schedule, C const& collective, int n, int rank) {
 /// The chunks of the largest message of any rank: what a piece is cut by, so all ranks must find the same.
 template <Schedule S>
 constexpr int largest_message(S const& schedule, shape const& form) {
-  int largest = 1;
+  detail::sizer all;
   for (int k = 0; k < schedule.steps(form.size); ++k)
-    for (int r = 0; r < form.size; ++r)
-      visit_moves<side::sends>(schedule, form, r, k, [&](move&& m) { largest = collectx::detail::larger(largest, m.chunk_count()); });
-  return largest;
+    for (int r = 0; r < form.size; ++r) visit_moves(schedule, form, r, k, side::sends, all);
+  return all.largest;
 }
 
 }  // namespace exec

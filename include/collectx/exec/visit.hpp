@@ -68,46 +68,82 @@ constexpr void sort_and_join(move& m) {
   m.runs.truncate(kept + 1);
 }
 
-template <side Side, class F>
-struct visiting_context : context_base {
-  int my_rank;
-  shape const& form;
-  F& visit;
-  constexpr int rank() const { return my_rank; }
-  constexpr int size() const { return form.size; }
-  constexpr int chunks() const { return form.chunks; }
-  constexpr int blocks() const { return form.blocks; }
+}  // namespace detail
+
+/// Who hears of moves.
+class listener {
+ public:
+  virtual constexpr void hear(move&& m) = 0;
+
+ protected:
+  constexpr ~listener() = default;
+};
+
+/// The context in which executors look at a schedule: one type for all of them, so that a step is compiled once.
+class visiting_context : public context_base {
+ public:
+  constexpr visiting_context(shape const& form, int rank, side wanted, listener& to)
+      : form_(form), rank_(rank), wanted_(wanted), listener_(to) {}
+  constexpr int rank() const { return rank_; }
+  constexpr int size() const { return form_.size; }
+  constexpr int chunks() const { return form_.chunks; }
+  constexpr int blocks() const { return form_.blocks; }
   template <Runs R>
   constexpr void send(int peer, R const& runs, int lane = 0) {
-    if constexpr (Side == side::sends) take(kind::send, peer, runs, lane);
+    if (wanted_ == side::sends) tell(kind::send, peer, runs, lane);
   }
   template <Runs R>
   constexpr void recv(int peer, R const& runs, int lane = 0) {
-    if constexpr (Side == side::receives) take(kind::recv, peer, runs, lane);
+    if (wanted_ == side::receives) tell(kind::recv, peer, runs, lane);
   }
   template <Runs R>
   constexpr void reduce(int peer, R const& runs, int lane = 0) {
-    if constexpr (Side == side::receives) take(kind::reduce, peer, runs, lane);
+    if (wanted_ == side::receives) tell(kind::reduce, peer, runs, lane);
   }
 
  private:
   template <class R>
-  constexpr void take(exec::kind kind, int peer, R const& runs, int lane) {
-    move m{kind, peer, lane, {}, false};
-    runs.for_each(
-        [&](collectx::chunks run) { collectx::detail::unwrap(run, form.chunks, [&](collectx::chunks flat) { m.runs.push(flat); }); });
-    if (m.runs.size() > 1) sort_and_join(m);
-    if (!m.runs.empty()) visit(std::move(m));
+  constexpr void tell(kind what, int peer, R const& runs, int lane) {
+    move_ = {what, peer, lane, {}, false};
+    runs.for_each([&](collectx::chunks run) { add(run); });
+    if (move_.runs.size() > 1) detail::sort_and_join(move_);
+    if (!move_.runs.empty()) listener_.hear(std::move(move_));
   }
+  constexpr void add(collectx::chunks run) {
+    collectx::detail::unwrap(run, form_.chunks, [&](collectx::chunks flat) { move_.runs.push(flat); });
+  }
+
+  shape const& form_;
+  int rank_;
+  side wanted_;
+  listener& listener_;
+  move move_;
 };
 
+/// Tells `to` of each send (or each receive) of `rank` in step k that is not empty, in the schedule's order.
+template <Schedule S>
+constexpr void visit_moves(S const& schedule, shape const& form, int rank, int k, side wanted, listener& to) {
+  visiting_context me(form, rank, wanted, to);
+  schedule.step(k, me);
+}
+
+namespace detail {
+template <class F>
+class calling final : public listener {
+ public:
+  constexpr explicit calling(F& f) : f_(f) {}
+  constexpr void hear(move&& m) override { f_(std::move(m)); }
+
+ private:
+  F& f_;
+};
 }  // namespace detail
 
-/// Calls `visit(move)` for each send (or each receive) of `rank` in step k that is not empty, in the schedule's order.
+/// The same, calling `visit(move&&)`.
 template <side Side, Schedule S, class F>
 constexpr void visit_moves(S const& schedule, shape const& form, int rank, int k, F&& visit) {
-  detail::visiting_context<Side, F> me{{}, rank, form, visit};
-  schedule.step(k, me);
+  detail::calling<F> to(visit);
+  visit_moves(schedule, form, rank, k, Side, to);
 }
 
 }  // namespace exec

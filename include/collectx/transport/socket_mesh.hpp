@@ -37,7 +37,6 @@ class socket_mesh {
     char key[16];
     std::snprintf(key, sizeof key, "mesh%d", mine.rank);
     if (s.ok() && mine.size > 1) s = rendezvous.put(key, rendezvous_value(&self.place_, sizeof self.place_));
-    for (int r = 0; r < mine.rank && s.ok(); ++r) s = self.call(rendezvous, r, deadline);
     while (s.ok() && self.heard_ < mine.size) s = self.hear(rendezvous, deadline);
     if (mine.size > 1) rendezvous.conclude();
     if (!s) return self.refuse(s);
@@ -102,12 +101,14 @@ class socket_mesh {
   struct peer {
     socket_link link;
     hello said;
+    bool called = false;
     bool heard = false;
     bool shared = false;
     bool ahead = false;  // it has come to sharing, with `early`, while this rank still waits for others
     frame early;
   };
   static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
+  static constexpr nanoseconds round = 100'000'000;  // so long at most is it deaf on one side
 
   explicit socket_mesh(hello const& mine) noexcept : mine_(mine), peers_(static_cast<std::size_t>(mine.size)) {
     peers_[static_cast<std::size_t>(mine.rank)].heard = true;
@@ -145,16 +146,31 @@ class socket_mesh {
     return {};
   }
 
+  /// Calls the lower ranks that have come to the rendezvous by now. Of those that have not, only one is waited for, and not for long:
+  /// others may have something to say meanwhile, if only why they go. @return whether all have been called
+  template <class R>
+  result<bool> call_all(R& rendezvous, nanoseconds deadline) noexcept {
+    for (int r = 0; r < mine_.rank; ++r) {
+      if (peers_[static_cast<std::size_t>(r)].called) continue;
+      status const s = call(rendezvous, r, (std::min)(deadline, monotonic_now() + round));
+      if (s.code() == errc::timeout) return false;
+      if (!s) return s;
+    }
+    return true;
+  }
+
   /// Connects to a lower rank, wherever the rendezvous says it is now.
   template <class R>
   status call(R& rendezvous, int rank, nanoseconds deadline) noexcept {
     char key[16];
     std::snprintf(key, sizeof key, "mesh%d", rank);
     result<rendezvous_value> value = rendezvous.get(key, deadline);
-    if (!value) return value.error().code() == errc::timeout ? never_came() : value.error();
+    if (!value) return value.error();
     socket_place place;
     std::memcpy(static_cast<void*>(&place), value->data(), (std::min)(sizeof place, value->size()));
-    socket_link& link = peers_[static_cast<std::size_t>(rank)].link;
+    peer& p = peers_[static_cast<std::size_t>(rank)];
+    p.called = true;
+    socket_link& link = p.link;
     if (!link.open(place)) return {};
     hello h = mine_;
     std::memcpy(h.nonce, place.nonce, sizeof h.nonce);
@@ -164,7 +180,9 @@ class socket_mesh {
 
   template <class R>
   status hear(R& rendezvous, nanoseconds deadline) noexcept {
-    if (!wait(deadline)) return never_came();
+    result<bool> all_called = call_all(rendezvous, deadline);
+    if (!all_called) return all_called.error();
+    if (!wait(deadline, *all_called ? round : 0)) return never_came();
     for (int fresh = listener_ ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1; fresh >= 0;
          fresh = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) {
       if (strangers_.size() == most_strangers) strangers_.erase(strangers_.begin());
@@ -184,7 +202,7 @@ class socket_mesh {
     }
     for (int r = 0; r < mine_.size; ++r) {
       peer& p = peers_[static_cast<std::size_t>(r)];
-      if (r == mine_.rank || p.ahead || (!p.link && r > mine_.rank)) continue;
+      if (r == mine_.rank || p.ahead || (!p.link && !p.called)) continue;
       frame f;
       bool const broken = !p.link || !p.link.flush();
       socket_link::event const e = broken ? socket_link::event::broken : p.link.receive(f);
@@ -201,7 +219,7 @@ class socket_mesh {
         // Nobody is there: an address of an earlier run, whose successor has not come yet.
         p.link.close();
         nap(10'000'000);
-        if (status s = call(rendezvous, r, deadline); !s) return s;
+        p.called = false;
       }
     }
     return {};
@@ -233,7 +251,7 @@ class socket_mesh {
   }
 
   /// Until something comes, but not for long: some things are tried again.
-  bool wait(nanoseconds deadline) noexcept {
+  bool wait(nanoseconds deadline, nanoseconds longest = round) noexcept {
     polled_.clear();
     if (listener_) polled_.push_back({listener_.get(), POLLIN, 0});
     for (auto const& s : strangers_) polled_.push_back({s->get(), POLLIN, 0});
@@ -241,7 +259,7 @@ class socket_mesh {
       if (p.link) polled_.push_back({p.link.get(), static_cast<short>(p.link.owes() ? POLLIN | POLLOUT : POLLIN), 0});
     }
     nanoseconds const now = monotonic_now();
-    wait_for_input(polled_.data(), polled_.size(), (std::min)(deadline, now + 100'000'000));
+    wait_for_input(polled_.data(), polled_.size(), (std::min)(deadline, now + longest));
     return now < deadline;
   }
 
