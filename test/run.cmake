@@ -1,6 +1,8 @@
-# test/run/*_test.cpp: a doctest program each. Its first five lines may say `// labels: sanitize`, `// timeout: seconds`,
-# `// compile: -O1` where it instantiates every algorithm for many types and would take longer to compile at -O2 than to run, and
-# `// cores: 1` where it does little but wait, so that another may run beside it.
+# test/run/*_test.cpp: a doctest program each. Its first five lines may say
+#   labels: sanitize    with both sanitizers; address: with that one, where there is but one thread
+#   compile: -O0 or -O1 where it would take longer to compile than to run
+#   timeout: seconds
+#   cores: 1            where it does little but wait, so that another may run beside it
 add_library(doctest_main OBJECT doctest_main.cpp)
 target_link_libraries(doctest_main PRIVATE doctest::doctest)
 target_compile_features(doctest_main PRIVATE cxx_std_20)
@@ -35,9 +37,11 @@ function(collectx_run_test source)
   if("${head}" MATCHES "// compile: (-O[01])")
     target_compile_options(run_${name} PRIVATE $<$<CONFIG:Release>:${CMAKE_MATCH_1}>)
   endif()
-  if("sanitize" IN_LIST labels)
-    add_dependencies(collectx_sanitize run_${name})
-  endif()
+  foreach(group sanitize address)
+    if(${group} IN_LIST labels)
+      add_dependencies(collectx_${group} run_${name})
+    endif()
+  endforeach()
 endfunction()
 
 file(GLOB sources CONFIGURE_DEPENDS run/*_test.cpp)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 // timeout: 120
 #include <collectx/libfabric.hpp>
 

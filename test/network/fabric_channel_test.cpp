@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 #include <collectx/libfabric.hpp>
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 // labels: faults
 // timeout: 300
 /// Somebody is killed or stopped at every message of every collective, or a cable is cut: everybody else says who, and goes on without.
@@ -150,7 +150,7 @@ void matrix(Options const& options) {
     for (int signal : {SIGKILL, SIGSTOP}) {
       for (int victim = 0; victim < n; ++victim) {
         for (int at = 0; at < messages; ++at) {
-          if (!full() && random.below(signal == SIGKILL ? 24 : 48) != 0) continue;
+          if (!full() && random.below(signal == SIGKILL ? 36 : 72) != 0) continue;
           meet_end<Tr>(n, options, {what, victim, at, signal});
         }
       }

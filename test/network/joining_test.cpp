@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 // cores: 1
 // timeout: 60
 /// How ranks on a network come together, and who and what may come between.

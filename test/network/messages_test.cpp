@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O1
+// compile: -O0
 // labels: sanitize
 // timeout: 120
 /// Messages, groups of groups and calls that differ, over libfabric by each provider and over a mixed wire.
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "processes.hpp"
+#include "support/sanitizers.hpp"
 
 namespace cx = collectx;
 
@@ -30,7 +31,10 @@ std::vector<std::int32_t> numbers(std::size_t count, int salt) {
 /// f on three ranks, by each provider, and by a mixed wire.
 template <class F>
 void everywhere(F&& f) {
-  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+  std::vector<char const*> providers{"net"};
+  if (!support::under_thread_sanitizer)
+    providers.insert(providers.end(), {"tcp;ofi_rxm", "shm"});  // the library's own threads are the same
+  for (char const* provider : providers) {
     CAPTURE(std::string(provider));
     cx::libfabric::options options;
     options.provider = provider;
@@ -103,11 +107,10 @@ TEST_CASE("SPL: groups of a group do not mix their messages, and leave no descri
 TEST_CASE("ranks that make different calls all hear of both") {
   everywhere([](auto& comm) -> cx::status {
     std::vector<std::int32_t> in(1000), out(1000);
-    if (cx::status s = comm.all_reduce(in, out, cx::sum{}); !s) return s;
     cx::status s;
-    for (int calls = 0; s.ok() && calls < 3; ++calls) {
-      s = comm.rank() == 1 ? comm.all_reduce(std::span(in).first(999), std::span(out).first(999), cx::sum{}, cx::algo::ring{})
-                           : comm.all_reduce(in, out, cx::sum{}, cx::algo::ring{});
+    for (int calls = 0; s.ok() && calls < 4; ++calls) {  // who is still in the first, which is alike, may hear of the second there
+      s = comm.rank() == 1 && calls > 0 ? comm.all_reduce(std::span(in).first(999), std::span(out).first(999), cx::sum{}, cx::algo::ring{})
+                                        : comm.all_reduce(in, out, cx::sum{}, cx::algo::ring{});
     }
     std::string const text = s.what();
     bool const both = text.find("999") != text.npos && text.find("1000") != text.npos;
@@ -153,7 +156,9 @@ TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes n
     if (cx::status s = child_owns->barrier(); !s) return s;
     ::pid_t const child = ::fork();
     if (child == 0) {
-      { auto gone = std::move(*child_owns); }
+      {
+        auto gone = std::move(*child_owns);
+      }
       ::_exit(0);
     }
     ::waitpid(child, nullptr, 0);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O0
 #include <collectx/launch.hpp>
 #include <collectx/rendezvous/environment.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: sanitize
+// labels: address
 #include "collectx/reduce/host_kernels.hpp"
 
 #include "collectx/reduce/functors.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O0
 // labels: sanitize
 // timeout: 60
 #include "collectx/collectx.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 // timeout: 300
 // A proof that never said no is not tested. Every move of every schedule is spoilt in every way below, one at a time; the proof must find
 // each mutant, and name the step and the rank.

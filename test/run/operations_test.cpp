@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: sanitize
 // timeout: 120
-// compile: -O1
+// compile: -O0
 /// Calls that are planned, started, tested, waited for and started again, many at once.
 #include <collectx/hostile.hpp>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 // labels: sanitize
 // timeout: 120
 /// Messages between two ranks: over threads, processes and a hostile wire.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O0
 // timeout: 300
 #include "../../bench/perf/bandwidth.hpp"
 

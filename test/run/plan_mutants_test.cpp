@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O1
 // timeout: 300
 // The same for plans: each operation, source and target of each rank's plan is spoilt, one at a time. What a mutant means is found out by
 // an interpreter that shares nothing with the proof: it moves words, by place in the slot as a rank does, and knows no names.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O0
 #include <collectx/rendezvous/file.hpp>
 #include <collectx/rendezvous/in_process.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: sanitize
 // timeout: 180
-// compile: -O1
+// compile: -O0
 /// Going on without the dead: who is lost, how survivors agree, and what a group does that has failed.
 #include <collectx/launch.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: sanitize
 // timeout: 180
-// compile: -O1
+// compile: -O0
 /// Groups out of groups: split, subgroup, duplicate, over threads and processes.
 #include <collectx/launch.hpp>
 

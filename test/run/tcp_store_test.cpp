@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// compile: -O0
 // cores: 1
 // timeout: 120
 // labels: sanitize

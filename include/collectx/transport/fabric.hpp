@@ -141,9 +141,6 @@ class fabric_endpoint {
   status open(fabric_provider const& provider, socket_place const& here) noexcept {
     info_ = find(provider, here);
     if (!info_) return refusal(provider, here);
-    if (info_->tx_attr->inject_size < sizeof(std::uint64_t)) {
-      return status::failure(errc::not_supported, -1, "provider %s of libfabric takes no copies of 8 bytes (inject_size)", provider.name);
-    }
     ::fi_cq_attr completions{};
     completions.format = FI_CQ_FORMAT_DATA;
     completions.size = 4096;

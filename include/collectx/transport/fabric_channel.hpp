@@ -28,7 +28,7 @@ struct fabric_head {
 };
 static_assert(sizeof(fabric_head) == 80);
 
-/// Where things lie in a rank's memory, all of which its peers may write: credits, then receiving rings, then staging rings.
+/// Where things lie in a rank's memory, all of which its peers may write: credits, receiving rings, staging rings, credits to be sent.
 struct fabric_layout {
   static constexpr std::size_t head_room = 128;  // a payload begins on a line of its own
 
@@ -41,11 +41,26 @@ struct fabric_layout {
   std::size_t credits() const noexcept { return (channels * sizeof(std::uint64_t) + 4095) / 4096 * 4096; }
   std::size_t receiving(std::size_t channel) const noexcept { return credits() + channel * ring(); }
   std::size_t staging(std::size_t channel) const noexcept { return receiving(channels) + channel * ring(); }
-  std::size_t bytes() const noexcept { return staging(channels); }
+  std::size_t promises() const noexcept { return staging(channels); }
+  std::size_t bytes() const noexcept { return promises() + credits(); }
 };
 
 class fabric_sender;
 class fabric_receiver;
+
+class fabric_port;
+
+/// What the network keeps while a write is on its way. Each write has one: a provider that has to give up a write without any (an inject)
+/// when its peer is gone may not survive that (ofi_rxm of libfabric 1.17).
+struct fabric_ticket {
+  ::fi_context2 context{};
+  fabric_port* port = nullptr;
+  int peer = -1;
+  bool message = false;  ///< else a credit
+  bool busy = false;
+
+  void settle() noexcept;
+};
 
 /// What all channels of a rank have in common: the endpoint, and what has not left it yet.
 class fabric_port {
@@ -68,14 +83,10 @@ class fabric_port {
   int broken_by = 0;
 
   /// Writes from this rank's memory into a peer's; 0 or a negative error.
-  ssize_t write(int to, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number, void* context) noexcept {
-    peer const& p = peers[static_cast<std::size_t>(to)];
+  ssize_t write(fabric_ticket& ticket, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number) noexcept {
+    peer const& p = peers[static_cast<std::size_t>(ticket.peer)];
     return ::fi_writedata(endpoint.endpoint(), from, bytes, region.get() != nullptr ? ::fi_mr_desc(region.get()) : nullptr, number,
-                          p.number, p.window.address + offset, p.window.key, context);
-  }
-  ssize_t write_credit(int to, std::uint64_t value, std::size_t offset, std::uint32_t number) noexcept {
-    peer const& p = peers[static_cast<std::size_t>(to)];
-    return ::fi_inject_writedata(endpoint.endpoint(), &value, sizeof value, number, p.number, p.window.address + offset, p.window.key);
+                          p.number, p.window.address + offset, p.window.key, &ticket.context);
   }
   void drain();
   void abandon() noexcept {
@@ -89,6 +100,11 @@ class fabric_port {
   }
 };
 
+inline void fabric_ticket::settle() noexcept {
+  busy = false;
+  if (message) --port->unsettled;
+}
+
 /// What a receiver has released, and how much of that its sender has been told, modulo 2^32.
 struct fabric_released {
   std::uint32_t taken = 0;
@@ -97,13 +113,6 @@ struct fabric_released {
 
 class fabric_sender {
  public:
-  /// The library keeps this while a slot is on its way.
-  struct passage {
-    ::fi_context2 context;
-    fabric_sender* owner;
-    bool busy;
-  };
-
   fabric_sender() = default;
   /// `mine` is the channel's number here, `theirs` at the peer.
   fabric_sender(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs) noexcept
@@ -115,13 +124,17 @@ class fabric_sender {
 
   /// Before its first use.
   void prepare() {
-    if (passages_ || port_ == nullptr) return;
-    passages_ = std::make_unique<passage[]>(slots());
-    for (std::uint32_t i = 0; i < slots(); ++i) passages_[i].owner = this;
+    if (tickets_ || port_ == nullptr) return;
+    tickets_ = std::make_unique<fabric_ticket[]>(slots());
+    for (std::uint32_t i = 0; i < slots(); ++i) {
+      tickets_[i].port = port_;
+      tickets_[i].peer = peer_;
+      tickets_[i].message = true;
+    }
   }
 
   std::byte* try_acquire(std::size_t) noexcept {
-    if (closed_ || sent_ - released_ >= slots() || passages_[index_].busy) return nullptr;
+    if (closed_ || sent_ - released_ >= slots() || tickets_[index_].busy) return nullptr;
     return slot(index_) + fabric_layout::head_room;
   }
 
@@ -129,7 +142,7 @@ class fabric_sender {
     opposite_->published = opposite_->taken;
     fabric_head const head{sent_ + 1, static_cast<std::uint32_t>(bytes), tag, opposite_->taken, port_->call};
     std::memcpy(slot(index_) + fabric_layout::head_room - sizeof head, &head, sizeof head);
-    passages_[index_].busy = true;
+    tickets_[index_].busy = true;
     ++sent_;
     ++port_->unsettled;
     if (++index_ == slots()) index_ = 0;
@@ -144,8 +157,7 @@ class fabric_sender {
       std::size_t const start = posting_ * port_->layout.stride() + fabric_layout::head_room - sizeof(fabric_head);
       fabric_head head;
       std::memcpy(&head, staging_ + start, sizeof head);
-      ssize_t const rc =
-          port_->write(peer_, staging_ + start, sizeof head + head.bytes, remote_ + start, number_, &passages_[posting_].context);
+      ssize_t const rc = port_->write(tickets_[posting_], staging_ + start, sizeof head + head.bytes, remote_ + start, number_);
       if (rc == -FI_EAGAIN) return false;
       if (rc != 0) port_->breaks(peer_, rc), --port_->unsettled;
       ++posted_;
@@ -159,16 +171,12 @@ class fabric_sender {
   void credit(std::uint32_t released) noexcept {
     if (static_cast<std::int32_t>(released - released_) > 0) released_ = released;
   }
-  static void passed(passage& p) noexcept {
-    p.busy = false;
-    --p.owner->port_->unsettled;
-  }
   void oppose(fabric_released& released) noexcept { opposite_ = &released; }
   void close() noexcept { closed_ = true; }
   int peer() const noexcept { return peer_; }
   bool unsettled() const noexcept {
     bool busy = false;
-    for (std::uint32_t i = 0; passages_ && i < slots(); ++i) busy |= passages_[i].busy;
+    for (std::uint32_t i = 0; tickets_ && i < slots(); ++i) busy |= tickets_[i].busy;
     return busy;
   }
 
@@ -186,7 +194,7 @@ class fabric_sender {
   bool closed_ = false;
   bool late_ = false;
   fabric_released* opposite_ = nullptr;
-  std::unique_ptr<passage[]> passages_;
+  std::unique_ptr<fabric_ticket[]> tickets_;
 };
 
 class fabric_receiver {
@@ -195,10 +203,13 @@ class fabric_receiver {
   fabric_receiver(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs, fabric_sender& opposite) noexcept
       : port_(&port),
         ring_(memory + port.layout.receiving(mine)),
+        promise_(memory + port.layout.promises() + mine * sizeof(std::uint64_t)),
         remote_(theirs * sizeof(std::uint64_t)),
         number_(static_cast<std::uint32_t>(theirs) | fabric_port::credit_flag),
-        peer_(peer),
-        opposite_(&opposite) {}
+        opposite_(&opposite) {
+    ticket_.port = &port;
+    ticket_.peer = peer;
+  }
 
   /// What the opposite channel's sender tells the peer. It stays where it is.
   fabric_released& released() noexcept { return released_; }
@@ -223,11 +234,15 @@ class fabric_receiver {
     in_debt_ = true;
     port_->in_debt.push_back(this);
   }
-  /// False where the network does not take it now.
+  /// False where the network does not take it now, or still has the last one.
   bool pay() noexcept {
-    std::uint32_t const taken = released_.taken;
-    if (port_->write_credit(peer_, taken, remote_, number_) == -FI_EAGAIN) return false;
-    released_.published = taken;  // a peer that cannot be reached needs no credit
+    if (ticket_.busy) return false;
+    std::uint64_t const taken = released_.taken;
+    std::memcpy(promise_, &taken, sizeof taken);
+    ssize_t const rc = port_->write(ticket_, promise_, sizeof taken, remote_, number_);
+    if (rc == -FI_EAGAIN) return false;
+    ticket_.busy = rc == 0;
+    released_.published = released_.taken;  // a peer that cannot be reached needs no credit
     in_debt_ = false;
     return true;
   }
@@ -257,9 +272,10 @@ class fabric_receiver {
 
   fabric_port* port_ = nullptr;
   std::byte* ring_ = nullptr;
+  std::byte* promise_ = nullptr;  // the credit that is on its way
   std::size_t remote_ = 0;
   std::uint32_t number_ = 0;
-  int peer_ = -1;
+  fabric_ticket ticket_;
   fabric_released released_;
   std::uint32_t arrived_ = 0, index_ = 0;
   bool closed_ = false;

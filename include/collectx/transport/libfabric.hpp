@@ -308,7 +308,7 @@ class libfabric_transport {
           if ((done[i].flags & FI_REMOTE_CQ_DATA) != 0)
             arrive(static_cast<std::uint32_t>(done[i].data));
           else if (done[i].op_context != nullptr)
-            detail::fabric_sender::passed(*static_cast<detail::fabric_sender::passage*>(done[i].op_context));
+            static_cast<detail::fabric_ticket*>(done[i].op_context)->settle();
         }
         if (n < 16) break;
       }
@@ -327,10 +327,10 @@ class libfabric_transport {
     void stumble() noexcept {
       ::fi_cq_err_entry why{};
       if (::fi_cq_readerr(port.endpoint.completions(), &why, 0) < 1) return;
-      if (why.op_context == nullptr) return;  // a credit: its receiver is missed elsewhere, if by anybody
-      auto& passage = *static_cast<detail::fabric_sender::passage*>(why.op_context);
-      detail::fabric_sender::passed(passage);
-      port.breaks(passage.owner->peer(), -why.err);
+      if (why.op_context == nullptr) return;
+      auto& ticket = *static_cast<detail::fabric_ticket*>(why.op_context);
+      ticket.settle();
+      if (ticket.message) port.breaks(ticket.peer, -why.err);  // who is to have a credit is missed elsewhere, if by anybody
     }
 
     /// The network's word is the last resort: who died or left is known from the board, with more to say.

@@ -4,16 +4,22 @@
 
 namespace support {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool under_sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr bool under_sanitizer = true;
-#else
-inline constexpr bool under_sanitizer = false;
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define COLLECTX_TEST_THREADS 1
+#elif __has_feature(address_sanitizer)
+#define COLLECTX_TEST_ADDRESSES 1
 #endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(COLLECTX_TEST_THREADS)
+inline constexpr bool under_thread_sanitizer = true;
 #else
-inline constexpr bool under_sanitizer = false;
+inline constexpr bool under_thread_sanitizer = false;
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(COLLECTX_TEST_ADDRESSES)
+inline constexpr bool under_sanitizer = true;
+#else
+inline constexpr bool under_sanitizer = under_thread_sanitizer;
 #endif
 
 }  // namespace support
