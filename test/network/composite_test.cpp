@@ -42,26 +42,17 @@ cx::status on_hosts(network::hosts const& hosts, std::vector<int> const& where, 
   return {};
 }
 
-template <class C>
-void in_every_placement(C const&) {
+}  // namespace
+
+TEST_CASE("every collective on hosts in uneven placement: every algorithm, count, placement and root") {
   auto const hosts = network::hosts::make(3);
   if (!hosts) return;
   for (std::vector<int> const& where : {std::vector{0, 1, 1, 0}, std::vector{0, 1}, std::vector{2, 0, 0, 1, 0}}) {
     CAPTURE(where.size());
     auto const run = [&](int, auto& f) { return on_hosts(*hosts, where, f); };
-    int const n = static_cast<int>(where.size());
-    support::on_processes<C, std::int32_t>(run, n, {0, 1, 5, 1000, 65537}, cx::sum{});
-    support::on_processes<C, support::affine>(run, n, {1, 3000}, support::compose{});
+    support::every_collective(run, static_cast<int>(where.size()), {0, 1, 5, 1000, 65537}, {1, 3000});
   }
 }
-
-}  // namespace
-
-TEST_CASE("all_reduce on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::all_reduce{}); }
-TEST_CASE("reduce_scatter on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::reduce_scatter{}); }
-TEST_CASE("all_gather on hosts in uneven placement: every algorithm, count and placement") { in_every_placement(cx::all_gather{}); }
-TEST_CASE("broadcast on hosts in uneven placement: every algorithm, count and root") { in_every_placement(cx::broadcast{}); }
-TEST_CASE("reduce on hosts in uneven placement: every algorithm, count and root") { in_every_placement(cx::reduce{}); }
 
 TEST_CASE("hosts are numbered by their first ranks, and are the groups of hierarchical algorithms") {
   auto const hosts = network::hosts::make(2);

@@ -14,29 +14,15 @@
 
 namespace cx = collectx;
 
-namespace {
-
-std::vector<char const*> const providers{"net", "tcp;ofi_rxm", "shm"};
-
-template <class C>
-void by_each_provider(C const&) {
-  for (char const* provider : providers) {
-    CAPTURE(provider);
+TEST_CASE("every collective over libfabric: every provider, algorithm, count, placement and root") {
+  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+    CAPTURE(std::string(provider));
     cx::libfabric::options options;
     options.provider = provider;
     auto const run = [&](int n, auto& f) { return cx::libfabric::run(n, options, f); };
     for (int n : {2, 3, 4}) {
       CAPTURE(n);
-      support::on_processes<C, std::int32_t>(run, n, {0, 1, 5, 1000, 65537}, cx::sum{});
-      support::on_processes<C, support::affine>(run, n, {1, 7, 3000}, support::compose{});
+      support::every_collective(run, n, {0, 1, 5, 1000, 65537}, {1, 7, 3000});
     }
   }
 }
-
-}  // namespace
-
-TEST_CASE("all_reduce over libfabric: every provider, algorithm, count and placement") { by_each_provider(cx::all_reduce{}); }
-TEST_CASE("reduce_scatter over libfabric: every provider, algorithm, count and placement") { by_each_provider(cx::reduce_scatter{}); }
-TEST_CASE("all_gather over libfabric: every provider, algorithm, count and placement") { by_each_provider(cx::all_gather{}); }
-TEST_CASE("broadcast over libfabric: every provider, algorithm, count and root") { by_each_provider(cx::broadcast{}); }
-TEST_CASE("reduce over libfabric: every provider, algorithm, count and root") { by_each_provider(cx::reduce{}); }

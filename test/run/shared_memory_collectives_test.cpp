@@ -21,18 +21,6 @@ namespace cx = collectx;
 
 namespace {
 
-template <class C>
-void all_of(C const&) {
-  auto const run = [](int n, auto& f) { return cx::shared_memory::run(n, f); };
-  for (int n : {2, 3, 4}) {
-    CAPTURE(n);
-    std::vector<std::size_t> counts{0, 1, 5, 1000};
-    if (!support::under_sanitizer) counts.insert(counts.end(), {65537, std::size_t{1} << 20});
-    support::on_processes<C, std::int32_t>(run, n, counts, cx::sum{});
-    support::on_processes<C, support::affine>(run, n, {1, 7, 3000}, support::compose{});
-  }
-}
-
 /// Names in a folder that are the library's; what tests make for themselves is called collectx_test.
 std::set<std::string> names_of_ours(char const* folder) {
   std::set<std::string> ours;
@@ -92,11 +80,15 @@ void kill_one(support::algorithm const& how, int victim, std::int64_t after) {
 
 }  // namespace
 
-TEST_CASE("all_reduce between processes: every algorithm, count and placement") { all_of(cx::all_reduce{}); }
-TEST_CASE("reduce_scatter between processes: every algorithm, count and placement") { all_of(cx::reduce_scatter{}); }
-TEST_CASE("all_gather between processes: every algorithm, count and placement") { all_of(cx::all_gather{}); }
-TEST_CASE("broadcast between processes: every algorithm, count and root") { all_of(cx::broadcast{}); }
-TEST_CASE("reduce between processes: every algorithm, count and root") { all_of(cx::reduce{}); }
+TEST_CASE("every collective between processes: every algorithm, count, placement and root") {
+  auto const run = [](int n, auto& f) { return cx::shared_memory::run(n, f); };
+  std::vector<std::size_t> counts{0, 1, 5, 1000};
+  if (!support::under_sanitizer) counts.insert(counts.end(), {65537, std::size_t{1} << 20});
+  for (int n : {2, 3, 4}) {
+    CAPTURE(n);
+    support::every_collective(run, n, counts, {1, 7, 3000});
+  }
+}
 
 TEST_CASE("DIE-02: SIGKILL in a loop of all-reduces: the others hear who died, and nothing is left behind") {
   std::set<std::string> const in_shm = names_of_ours("/dev/shm"), in_tmp = names_of_ours("/tmp");

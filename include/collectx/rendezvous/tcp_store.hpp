@@ -31,6 +31,7 @@ struct tcp_store_options {
   int port = 29500;                   ///< where the address has none; 0, for rank 0: the kernel chooses, and `port()` tells
   char const* secret = nullptr;       ///< what all ranks know and strangers do not; null: COLLECTX_SECRET, or nothing
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
+  std::chrono::nanoseconds linger = std::chrono::seconds(2);    ///< rank 0 stays so long after a failure, for those who have to hear of it
 };
 
 /// Models Rendezvous. Rank 0 listens at the address, and only there (at all addresses where its own name leads to loopback, as on Debian);
@@ -64,13 +65,14 @@ class tcp_store_rendezvous {
     char const* const secret = options.secret != nullptr ? options.secret : std::getenv("COLLECTX_SECRET");
     place.key = detail::key_of(secret == nullptr ? "" : secret);
     constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const patience = (std::clamp)(static_cast<std::int64_t>(options.timeout.count()), std::int64_t{0}, years);
-    return rank == 0 ? lead(place, size, patience) : follow(place, rank, size, patience);
+    auto const bounded = [&](std::int64_t time) { return (std::clamp)(time, std::int64_t{0}, years); };
+    nanoseconds const patience = bounded(options.timeout.count());
+    return rank == 0 ? lead(place, size, patience, bounded(options.linger.count())) : follow(place, rank, size, patience);
   }
 
   tcp_store_rendezvous(tcp_store_rendezvous&&) noexcept = default;
   tcp_store_rendezvous& operator=(tcp_store_rendezvous&&) = delete;
-  /// Rank 0 waits for ranks that are in the midst of joining, at most until the timeout; where joining has failed, two seconds.
+  /// Rank 0 waits for ranks that are in the midst of joining, at most until the timeout; where joining has failed, `linger`.
   ~tcp_store_rendezvous() {
     if (::getpid() == owner_) client_.say_goodbye();
   }
@@ -106,9 +108,9 @@ class tcp_store_rendezvous {
   tcp_store_rendezvous(std::unique_ptr<detail::store_server> server, detail::store_client client, int rank, int size, int port) noexcept
       : server_(std::move(server)), client_(std::move(client)), rank_(rank), size_(size), port_(port), owner_(::getpid()) {}
 
-  static result<tcp_store_rendezvous> lead(detail::store_place const& place, int size, nanoseconds patience) noexcept {
+  static result<tcp_store_rendezvous> lead(detail::store_place const& place, int size, nanoseconds patience, nanoseconds linger) noexcept {
     detail::descriptor own;
-    result<std::unique_ptr<detail::store_server>> server = detail::store_server::start(place, size, patience, own);
+    result<std::unique_ptr<detail::store_server>> server = detail::store_server::start(place, size, patience, linger, own);
     if (!server) {
       if (server.error().native() != EADDRINUSE) return server.error();
       // If it is another rank 0 of this group, it shall hear of this one, and tell the others.
