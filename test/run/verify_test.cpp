@@ -43,18 +43,18 @@ void prove(std::string const& name, film const& schedule, C const& collective, f
   CHECK(in_place.rank_order == found.rank_order);
 }
 
-TEST_CASE("every cell is proved, 1 to 34 ranks and 64") {
+TEST_CASE("every cell is proved, 1 to 64 ranks") {
   tally count;
-  for (int n = 1; n <= 64; n += n < 34 ? 1 : 30)
+  for (int n = 1; n <= 64; ++n)
     film_of::of_flat_families(n, [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
       prove(name, schedule, collective, declared, n, true, count);
     });
-  CHECK(count.cells == 35 * 32);
+  CHECK(count.cells == 64 * 32);
 }
 
 TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every kind") {
   tally count;
-  for (int n : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 24, 33, 64}) {
+  for (int n = 2; n <= 64; n += n < 33 ? 1 : 31) {
     auto const prove_it = [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
       prove(name, schedule, collective, declared, n, false, count);
     };
@@ -64,15 +64,15 @@ TEST_CASE("every cell in two levels is proved, 2 to 64 ranks, in groups of every
                                      any_groups::like<cx::algo::sizes<5, 3, 7, 1>>(), any_groups::like<cx::algo::sizes<1, 1, 1>>()})
       film_of::of_two_levels(groups, n, prove_it);
   }
-  CHECK(count.cells >= 1000);
+  CHECK(count.cells >= 1700);
 }
 
-TEST_CASE("every cell is proved among 257 ranks") {
+TEST_CASE("every cell but the one-shot all-reduce, with its 17 million messages of a chunk, is proved among 257 ranks") {
   tally count;
   film_of::of_flat_families(257, [&](std::string const& name, film const& schedule, auto const& collective, film_of::declared declared) {
-    prove(name, schedule, collective, declared, 257, true, count);
+    if (name != "direct/all_reduce") prove(name, schedule, collective, declared, 257, true, count);
   });
-  CHECK(count.cells == 32);
+  CHECK(count.cells == 31);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ class sending {
   status late(Tr& transport, nanoseconds waited) const { return detail::letter_is_late(transport, letter_, true, at_, waited); }
 
  private:
-  static constexpr std::size_t worth_a_piece = std::size_t{16} << 10;
+  static constexpr std::size_t worth_a_piece = std::size_t{collectx::detail::messages_are_dear<Tr>() ? 64 : 16} << 10;
 
   std::remove_reference_t<decltype(std::declval<Tr&>().channel_to(0, 0))>* channel_;
   letter letter_;
