@@ -44,7 +44,7 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
 
   template <class T, class Op, class F>
   planned_call<Tr> perform(shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
-    turn const held(member_->busy);
+    turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     auto* const cached = find(member_->plans);
     if (cached == nullptr) return member_->plans.refusal();
@@ -58,6 +58,9 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
 };
 
 }  // namespace detail
+
+template <Transport Tr>
+class background_progress;
 
 /// @tparam Tr  the wire: loopback_transport, shared_memory_transport, ...
 template <Transport Tr>
@@ -166,7 +169,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   template <Elements Ranks>
   result<communicator> shrink(Ranks&& dead, call_options const& options = {}) {
     if (size_ == 0) return detail::no_member();
-    detail::turn const held(member_->busy);
+    detail::turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     std::span<int const> const named = view_const(dead);
     if (status s = detail::are_ranks(named, size_, rank_); !s) return s;
@@ -208,6 +211,8 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
 
  private:
   friend class detail::collective_calls<communicator<Tr>, status>;
+  template <Transport>
+  friend class background_progress;
   communicator() = default;
 
   static constexpr bool dear_messages = detail::messages_are_dear<Tr>();
@@ -218,7 +223,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   template <class T, class Op, class F>
   status perform(detail::shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
     detail::member<Tr>& mine = *member_;
-    detail::turn const held(mine.busy);
+    detail::turn const held(mine.at_work);
     if (!held.mine) return mine.busy_elsewhere();
     if (!mine.fit()) return mine.failure;
     auto* const plan = find(mine.plans);
@@ -254,7 +259,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   status transfer(detail::letters what, call_options const& options) {
     if (status s = what.fit(rank_, size_); !s) return s;
     detail::member<Tr>& mine = *member_;
-    detail::turn const held(mine.busy);
+    detail::turn const held(mine.at_work);
     if (!held.mine) return mine.busy_elsewhere();
     if (!mine.fit()) return mine.failure;
     if (!mine.line.empty() || what.to_self(rank_)) [[unlikely]] {
@@ -294,7 +299,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
                              static_cast<int>(r));
     }
     if (mine.color < 0) return communicator();
-    detail::turn const held(member_->busy);
+    detail::turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     char name[16];
     std::snprintf(name, sizeof name, "s%llx", static_cast<unsigned long long>(member_->sequence) & 0xffffffffffffu);

@@ -9,6 +9,7 @@
 #include "collectx/nodes.hpp"
 #include "collectx/plan_cache.hpp"
 
+#include <sched.h>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -37,7 +38,7 @@ class task {
   task& operator=(task const&) = delete;
   virtual ~task() = default;
 
-  bool pending() const { return line_ != nullptr; }
+  bool pending() const { return line_.load(std::memory_order_acquire) != nullptr; }
   bool started() const { return pending() || ended_; }
   /// @pre started() and not pending()
   status const& end() const { return end_; }
@@ -55,7 +56,7 @@ class task {
 
  private:
   friend class lineup<Tr>;
-  lineup<Tr>* line_ = nullptr;
+  std::atomic<lineup<Tr>*> line_{nullptr};  // written last: once it is null, the task is its owner's again, in whatever thread
   task* before_ = nullptr;
   task* after_ = nullptr;
   bool ended_ = false;
@@ -69,7 +70,7 @@ class lineup {
 
   /// @pre not pending
   void push(task<Tr>& t) {
-    t.line_ = this;
+    t.line_.store(this, std::memory_order_relaxed);
     t.ended_ = false;
     t.end_ = {};
     t.polls = 0;
@@ -106,9 +107,8 @@ class lineup {
 
   void fail(status const& why) {
     while (first_ != nullptr) {
-      task<Tr>& t = *first_;
-      unlink(t);
-      t.end_ = why;
+      first_->end_ = why;
+      unlink(*first_);
     }
   }
 
@@ -116,8 +116,8 @@ class lineup {
   void unlink(task<Tr>& t) {
     (t.before_ == nullptr ? first_ : t.before_->after_) = t.after_;
     (t.after_ == nullptr ? last_ : t.after_->before_) = t.before_;
-    t.line_ = nullptr;
     t.ended_ = true;
+    t.line_.store(nullptr, std::memory_order_release);
   }
 
   task<Tr>* first_ = nullptr;
@@ -148,15 +148,27 @@ struct mailbox {
   std::uint64_t received = 0, received_ended = 0;
 };
 
-/// Holds a communicator for one call.
+/// Who is at work on a communicator. A helper moves on what is under way, and calls wait for it; of two calls, the second is an error.
+enum class worker : int { none, call, helper };
+
+/// Holds a communicator for one call, or for one round of a helper.
 struct turn {
-  std::atomic<bool>& busy;
+  std::atomic<worker>& at_work;
   bool mine;
-  explicit turn(std::atomic<bool>& b) : busy(b), mine(!b.exchange(true, std::memory_order_acquire)) {}
+  explicit turn(std::atomic<worker>& a, worker who = worker::call) : at_work(a), mine(take(a, who)) {}
   turn(turn const&) = delete;
   turn& operator=(turn const&) = delete;
   ~turn() {
-    if (mine) busy.store(false, std::memory_order_release);
+    if (mine) at_work.store(worker::none, std::memory_order_release);
+  }
+
+  static bool take(std::atomic<worker>& at_work, worker who) {
+    for (worker seen = worker::none; !at_work.compare_exchange_weak(seen, who, std::memory_order_acquire, std::memory_order_relaxed);
+         seen = worker::none) {
+      if (seen == worker::call || (seen == worker::helper && who == worker::helper)) return false;
+      if (seen == worker::helper) ::sched_yield();
+    }
+    return true;
   }
 };
 
@@ -185,7 +197,7 @@ struct member {
   plan_cache<Tr> plans;
   std::uint64_t sequence = 0;  // of collective calls
   nanoseconds timeout = nanoseconds{300} * 1'000'000'000;
-  std::atomic<bool> busy{false};
+  std::atomic<worker> at_work{worker::none};
   lineup<Tr> line;
   status failure;
   std::unique_ptr<mailbox[]> mail;
@@ -224,6 +236,16 @@ struct member {
     return failure;
   }
 
+  /// A round of a helper: moves on whatever can be moved. @return whether something was
+  bool help() {
+    turn const held(at_work, worker::helper);
+    if (!held.mine) return false;
+    transport.progress();
+    exec::progress p = exec::progress::stuck;
+    if (!line.empty() && fit()) static_cast<void>(advance(p));
+    return p == exec::progress::moved;
+  }
+
   /// Puts a task in line. @pre fit(), and it is not pending
   status start(task<Tr>& t) {
     line.push(t);
@@ -251,9 +273,9 @@ struct member {
     return s;
   }
 
-  /// Waits until a pending task has ended, and all that it depends on. @pre fit()
+  /// Waits until a pending task has ended, and all that it depends on, and until what was sent has left. @pre fit(), if it is pending
   status finish(task<Tr>& t, nanoseconds longest) {
-    if (t.pending()) {
+    if (t.pending() || exec::detail::unsent(transport) >= 0) {
       until_ended<Tr> all{line, t};
       call_record none;
       status const s = exec::drive(all, transport, none, longest);

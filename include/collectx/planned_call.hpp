@@ -22,8 +22,8 @@ class collective_calls;
 /// 1. `start()` begins the call and returns at once; a short send is gone then. All ranks start the same collective calls in the same
 ///    order, among themselves and among blocking calls; messages between two ranks match in the order of their start.
 /// 2. `test()` says whether it has ended, after moving on whatever is under way on its communicator. `wait()` returns when it has.
-///    Progress is made only inside calls on its own communicator: who waits for calls of several communicators does so in one order
-///    on all ranks, or tests them in turn.
+///    Progress is made only inside calls on its own communicator (and by a `background_progress`): who waits for calls of several
+///    communicators does so in one order on all ranks, or tests them in turn.
 /// 3. Its buffers belong to the call from start() until it has ended; the operation is copied. Then it may be started again.
 /// 4. Asked again after its end, test() and wait() say the same again. test() or wait() before the first start() and start() of a call
 ///    under way are errors of the caller, which change nothing. What was wrong with its arguments, start() says each time.
@@ -48,7 +48,7 @@ class [[nodiscard]] planned_call {
 
   status start() {
     if (task_ == nullptr) return refusal();
-    detail::turn const held(member_->busy);
+    detail::turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     if (task_->pending()) {
       return status::failure(errc::busy, rank(), "rank %d starts a call again that has not ended: wait for it first", rank());
@@ -60,7 +60,7 @@ class [[nodiscard]] planned_call {
   /// Never blocks. A failure of the call is the result's error.
   result<bool> test() {
     if (task_ == nullptr) return refusal();
-    detail::turn const held(member_->busy);
+    detail::turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     if (!task_->started()) return not_started();
     if (task_->pending() && member_->fit()) advance();
@@ -72,7 +72,7 @@ class [[nodiscard]] planned_call {
   /// The options' timeout is for this wait; without, the one given with the plan.
   status wait(call_options const& options = {}) {
     if (task_ == nullptr) return refusal();
-    detail::turn const held(member_->busy);
+    detail::turn const held(member_->at_work);
     if (!held.mine) return member_->busy_elsewhere();
     if (!task_->started()) return not_started();
     if (task_->pending() && !member_->fit()) return member_->failure;
@@ -107,9 +107,9 @@ class [[nodiscard]] planned_call {
   }
 
   [[gnu::noinline]] void leave() {
-    while (member_->busy.exchange(true, std::memory_order_acquire)) ::sched_yield();  // of another thread: its call has a deadline
+    while (!detail::turn::take(member_->at_work, detail::worker::call)) ::sched_yield();  // of another thread: its call has a deadline
     if (member_->fit()) (void)member_->finish(*task_, member_->patience(options_));
-    member_->busy.store(false, std::memory_order_release);
+    member_->at_work.store(detail::worker::none, std::memory_order_release);
   }
 
   status not_started() const {

@@ -4,10 +4,12 @@
 // timeout: 60
 /// How ranks on a network come together, and who and what may come between.
 #include <collectx/libfabric.hpp>
+#include <collectx/rendezvous/tcp_store.hpp>
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -137,4 +139,27 @@ TEST_CASE("who never came is named") {
   ranks.wait();
   for (int i : {0, 1}) CHECK(ranks[i].code == static_cast<int>(cx::errc::timeout));
   for (int i : {0, 1}) CHECK_MESSAGE(ranks[i].names("joined rank 0, missing: 1, 3"), std::string(ranks[i].text));
+}
+
+TEST_CASE("who never came to the store is named by it, long before the time for joining is over") {
+  std::atomic<int>* const port = processes::shared<std::atomic<int>>();
+  processes::group ranks(2);
+  for (int r : {0, 1}) {
+    ranks.start([port, r]() -> cx::status {
+      cx::tcp_store_options there;
+      there.timeout = std::chrono::seconds(2);
+      for (int looks = 0; r == 1 && *port == 0 && looks < 30'000; ++looks) cx::detail::nap(1'000'000);
+      there.port = *port;
+      auto store = cx::tcp_store_rendezvous::create(r, 3, there);
+      if (!store) return store.error();
+      *port = store->port();
+      cx::libfabric::options options;
+      options.join_timeout = std::chrono::hours(1);
+      return cx::libfabric::join(*store, options).error();
+    });
+  }
+  ranks.wait();
+  for (int i : {0, 1}) CHECK(ranks[i].code == static_cast<int>(cx::errc::timeout));
+  for (int i : {0, 1}) CHECK_MESSAGE(ranks[i].names("rank 2 of 3 never came to 127.0.0.1:"), std::string(ranks[i].text));
+  ::munmap(port, sizeof *port);
 }

@@ -8,12 +8,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "processes.hpp"
+#include "support/in_background.hpp"
 #include "support/sanitizers.hpp"
 
 namespace cx = collectx;
@@ -145,6 +147,17 @@ TEST_CASE("DIE: abort from another thread ends everybody's call") {
     if (other.joinable()) other.join();
     return s.code() == cx::errc::aborted ? cx::status{} : wrong(comm.rank(), s.what());
   });
+}
+
+TEST_CASE("what was started goes on by itself with a helper, whatever its rank does meanwhile") {
+  std::atomic<int>* const through = processes::shared<std::atomic<int>>();
+  everywhere([&](auto& comm) -> cx::status {
+    if (cx::status s = support::computes_meanwhile(comm, *through); !s) return s;
+    if (cx::status s = comm.barrier(); !s) return s;
+    *through = 0;
+    return support::calls_beside_a_helper(comm, 10);
+  });
+  ::munmap(through, sizeof *through);
 }
 
 TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes nothing with it") {

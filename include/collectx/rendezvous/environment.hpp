@@ -162,6 +162,7 @@ class environment_rendezvous {
   status put(char const* key, rendezvous_value const& value) noexcept { return held_->put(key, value); }
   result<rendezvous_value> get(char const* key, nanoseconds deadline) noexcept { return held_->get(key, deadline); }
   void conclude() noexcept { held_->conclude(); }
+  status trouble() noexcept { return held_->trouble(); }
 
  private:
   struct face {
@@ -171,6 +172,7 @@ class environment_rendezvous {
     virtual status put(char const* key, rendezvous_value const& value) noexcept = 0;
     virtual result<rendezvous_value> get(char const* key, nanoseconds deadline) noexcept = 0;
     virtual void conclude() noexcept = 0;
+    virtual status trouble() noexcept = 0;
   };
   template <Rendezvous R>
   struct holder final : face {
@@ -180,6 +182,7 @@ class environment_rendezvous {
     status put(char const* key, rendezvous_value const& value) noexcept override { return held.put(key, value); }
     result<rendezvous_value> get(char const* key, nanoseconds deadline) noexcept override { return held.get(key, deadline); }
     void conclude() noexcept override { held.conclude(); }
+    status trouble() noexcept override { return detail::trouble_of(held); }
     R held;
   };
 

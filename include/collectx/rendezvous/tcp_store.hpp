@@ -98,6 +98,8 @@ class tcp_store_rendezvous {
     return answer->value();
   }
 
+  status trouble() noexcept { return client_.failed(); }
+
   void conclude() noexcept {
     detail::store_frame f;
     f.kind = detail::frame_kind::conclude;

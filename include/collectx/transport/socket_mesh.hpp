@@ -153,10 +153,28 @@ class socket_mesh {
     for (int r = 0; r < mine_.rank; ++r) {
       if (peers_[static_cast<std::size_t>(r)].called) continue;
       status const s = call(rendezvous, r, (std::min)(deadline, monotonic_now() + round));
-      if (s.code() == errc::timeout) return false;
+      if (s.code() == errc::timeout && trouble_of(rendezvous).ok()) return false;
       if (!s) return s;
     }
     return true;
+  }
+
+  /// Now and then, what the rendezvous knows of those who are missing: who waits for higher ranks has nothing else to ask there.
+  template <class R>
+  status look_for_missing([[maybe_unused]] R& rendezvous) noexcept {
+    if constexpr (requires { rendezvous.trouble(); }) {
+      nanoseconds const now = monotonic_now();
+      if (now < next_look_) return {};
+      if (next_look_ != 0) {
+        int missing = 0;
+        while (missing < mine_.size && peers_[static_cast<std::size_t>(missing)].heard) ++missing;
+        char key[16];
+        std::snprintf(key, sizeof key, "mesh%d", missing);
+        static_cast<void>(rendezvous.get(key, now));
+      }
+      next_look_ = now + round;
+    }
+    return trouble_of(rendezvous);
   }
 
   /// Connects to a lower rank, wherever the rendezvous says it is now.
@@ -182,6 +200,7 @@ class socket_mesh {
   status hear(R& rendezvous, nanoseconds deadline) noexcept {
     result<bool> all_called = call_all(rendezvous, deadline);
     if (!all_called) return all_called.error();
+    if (status s = look_for_missing(rendezvous); !s) return s;
     if (!wait(deadline, *all_called ? round : 0)) return never_came();
     for (int fresh = listener_ ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1; fresh >= 0;
          fresh = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) {
@@ -298,6 +317,7 @@ class socket_mesh {
   std::vector<std::unique_ptr<socket_link>> strangers_;
   std::vector<::pollfd> polled_;
   int heard_ = 1;  // this rank has
+  nanoseconds next_look_ = 0;
 };
 
 }  // namespace detail
