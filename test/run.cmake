@@ -53,7 +53,9 @@ if(TARGET collectx::libfabric)
   foreach(source IN LISTS sources)
     collectx_run_test(${source} collectx::libfabric)
   endforeach()
-  # All of it takes hours: by `ctest -L faults_full` only.
-  add_test(NAME run.faults_full COMMAND run_faults)
-  set_tests_properties(run.faults_full PROPERTIES LABELS faults_full TIMEOUT 36000 PROCESSORS 2 ENVIRONMENT COLLECTX_FAULTS=full)
+  # All of it takes half an hour: by `ctest -L faults_full` only.
+  foreach(name faults messages)
+    add_test(NAME run.${name}_full COMMAND run_${name})
+    set_tests_properties(run.${name}_full PROPERTIES LABELS faults_full TIMEOUT 36000 PROCESSORS 2 ENVIRONMENT COLLECTX_FAULTS=full)
+  endforeach()
 endif()

@@ -10,14 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "network/hosts.hpp"
 #include "processes.hpp"
 #include "support/doomed.hpp"
+#include "support/effort.hpp"
 #include "support/seed.hpp"
 
 namespace cx = collectx;
@@ -135,11 +134,6 @@ std::size_t segments() {
   return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](std::string const& n) { return n.find(':') != n.npos; }));
 }
 
-bool full() {
-  char const* const wish = std::getenv("COLLECTX_FAULTS");
-  return wish != nullptr && std::strcmp(wish, "full") == 0;
-}
-
 /// Every collective, victim and message; or some of them, by the seed.
 template <class Tr, class Options>
 void matrix(Options const& options) {
@@ -150,7 +144,7 @@ void matrix(Options const& options) {
     for (int signal : {SIGKILL, SIGSTOP}) {
       for (int victim = 0; victim < n; ++victim) {
         for (int at = 0; at < messages; ++at) {
-          if (!full() && random.below(signal == SIGKILL ? 36 : 72) != 0) continue;
+          if (!support::everything() && random.below(signal == SIGKILL ? 48 : 96) != 0) continue;
           meet_end<Tr>(n, options, {what, victim, at, signal});
         }
       }
@@ -227,7 +221,7 @@ TEST_CASE("a cut cable: each side names the ranks beyond, and goes on by itself"
   cx::composite_options mixed;
   mixed.between = wire;
   for (collective what : all_collectives) {
-    if (!full() && what != collective::all_reduce && what != collective::broadcast) continue;
+    if (!support::everything() && what != collective::all_reduce && what != collective::broadcast) continue;
     pull_the_cable<cx::composite_transport>({0, 1, 1, 0}, mixed, what);
     pull_the_cable<cx::libfabric_transport>({0, 1, 0}, wire, what);
   }

@@ -15,6 +15,9 @@ TEST_CASE("reduce_scatter: every algorithm, count and placement, up to 8 ranks")
   for (int n : support::all_sizes) {
     CAPTURE(n);
     support::sweep_all<cx::reduce_scatter, std::int32_t, true>(n);
+  }
+  for (int n : support::some_sizes) {
+    CAPTURE(n);
     support::sweep_all<cx::reduce_scatter, float>(n);
     support::sweep_all<cx::reduce_scatter, std::int8_t>(n);
     support::sweep_all<cx::reduce_scatter, support::affine>(n, support::add_words{});

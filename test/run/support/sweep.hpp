@@ -18,6 +18,7 @@
 namespace support {
 
 inline constexpr int all_sizes[] = {1, 2, 3, 4, 5, 7, 8};
+inline constexpr int some_sizes[] = {2, 3, 5, 8};  // for types beside the first: what differs is the fold
 inline constexpr int larger_sizes[] = {12, 16, 17, 31, 32, 33, 64};
 
 /// Counts at which something changes.
