@@ -79,11 +79,13 @@ class fabric_port {
   std::size_t unsettled = 0;              // messages that have not left this rank
   std::vector<fabric_sender*> late;       // they have something that the network did not take
   std::vector<fabric_receiver*> in_debt;  // they have credits that the network did not take
+  bool sealed = false;                    // the endpoint is not touched any more
   int broken = -1;                        // a peer that cannot be written to
   int broken_by = 0;
 
   /// Writes from this rank's memory into a peer's; 0 or a negative error.
   ssize_t write(fabric_ticket& ticket, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number) noexcept {
+    if (sealed) return -FI_EAGAIN;
     peer const& p = peers[static_cast<std::size_t>(ticket.peer)];
     return ::fi_writedata(endpoint.endpoint(), from, bytes, region.get() != nullptr ? ::fi_mr_desc(region.get()) : nullptr, number,
                           p.number, p.window.address + offset, p.window.key, &ticket.context);

@@ -172,6 +172,7 @@ class libfabric_transport {
     nanoseconds suspected = 0;
     bool joined = false;
     bool orphan = false;
+    bool fragile = false;              // the provider may crash over what a dead peer has written half
     detail::patience patience{64, 1};  // a poll in vain costs a system call that another rank could use
     detail::fork_mark mark = detail::fork_mark::take();
 
@@ -274,6 +275,7 @@ class libfabric_transport {
       if (board.size() > 1) {
         detail::fabric_endpoint& e = port.endpoint;
         if (status s = e.open(detail::provider_named(provider), board.mesh().place()); !s) return s;
+        fragile = std::strcmp(provider, "tcp;ofi_rxm") == 0;  // of libfabric 1.17
         if (status s = e.share(memory.address(), layout.bytes(), port.region, mine.window); !s) return s;
         if (status s = e.name(mine.address); !s) return s;
       }
@@ -297,6 +299,8 @@ class libfabric_transport {
     }
 
     void progress() noexcept {
+      if (fragile) seal_with_the_dead();
+      if (port.sealed) return;
       ::fi_cq_data_entry done[16];
       for (;;) {
         ssize_t const n = ::fi_cq_read(port.endpoint.completions(), done, 16);
@@ -321,6 +325,12 @@ class libfabric_transport {
       if ((number & detail::fabric_port::credit_flag) == 0) return receivers[at].arrived();
       std::uint64_t& word = reinterpret_cast<std::uint64_t*>(memory.address())[at];
       senders[at].credit(static_cast<std::uint32_t>(detail::shared_word(word).load(std::memory_order_acquire)));
+    }
+
+    /// The board's connections are older than those of the data, so a process that is killed closes them first.
+    void seal_with_the_dead() noexcept {
+      board.look();
+      for (int r = 0; r < board.size(); ++r) port.sealed = port.sealed || board.died(r);
     }
 
     /// Something that was sent did not arrive.
