@@ -329,7 +329,7 @@ class libfabric_transport {
 
     /// The board's connections are older than those of the data, so a process that is killed closes them first.
     void seal_with_the_dead() noexcept {
-      board.look();
+      board.look_for_ends();
       for (int r = 0; r < board.size(); ++r) port.sealed = port.sealed || board.died(r);
     }
 

@@ -30,7 +30,7 @@ class socket_board {
     if (!polled_) return status::system(errno, "rank %d cannot watch its connections", rank());
     for (int r = 0; r < size(); ++r) {
       if (r == rank()) continue;
-      ::epoll_event e{EPOLLIN, {.u64 = static_cast<std::uint64_t>(r)}};
+      ::epoll_event e{EPOLLIN | EPOLLRDHUP, {.u64 = static_cast<std::uint64_t>(r)}};
       if (::epoll_ctl(polled_.get(), EPOLL_CTL_ADD, mesh_.to(r).get(), &e) != 0) {
         return status::system(errno, "rank %d cannot watch its connection with rank %d", rank(), r);
       }
@@ -120,6 +120,14 @@ class socket_board {
         if (r != rank() && mesh_.to(r) && mesh_.to(r).flush() && mesh_.to(r).owes()) owing_ = true;
       }
     }
+  }
+
+  /// Hears only those whose connection has ended; a system call. Who is leaving is not answered before this rank knows what it needs.
+  void look_for_ends() noexcept {
+    ::epoll_event events[16];
+    int const n = ::epoll_wait(polled_.get(), events, 16, 0);
+    for (int i = 0; i < n; ++i)
+      if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hear(static_cast<int>(events[i].data.u64));
   }
 
   bool lost(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) != presence::there; }
