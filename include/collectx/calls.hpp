@@ -23,8 +23,8 @@ class collective_calls {
   /// Every rank ends with op over all ranks' `in`, in rank order where `op` is not commutative.
   /// in: count elements on every rank; out: count elements; the same memory or disjoint.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  Outcome all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> Outcome all_reduce(In&& in, Out&& out, Op const& op, A const& algorithm = {},
+                                                     call_options const& options = {}) {
     return reducing(collectx::all_reduce{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -35,8 +35,8 @@ class collective_calls {
   /// Rank r ends with block r of op over all ranks' `in`. in: size() * count elements, block after block; out: count elements.
   /// In place: size() * count elements; the result is in slot r, the rest stays as it was.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  Outcome reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> Outcome reduce_scatter(In&& in, Out&& out, Op const& op, A const& algorithm = {},
+                                                         call_options const& options = {}) {
     return reducing(collectx::reduce_scatter{}, view_const(in), view(out), op, algorithm, options);
   }
   template <class T, class Op, class A = algo::automatic>
@@ -48,8 +48,7 @@ class collective_calls {
   /// Every rank ends with all ranks' `in`, in rank order. in: count elements; out: size() * count elements.
   /// In place: size() * count elements; each rank's own are in slot r before.
   template <Elements In, Elements Out, class A = algo::automatic>
-    requires same_elements<In, Out>
-  Outcome all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> Outcome all_gather(In&& in, Out&& out, A const& algorithm = {}, call_options const& options = {}) {
     return moving(collectx::all_gather{}, view_const(in), view(out), algorithm, options);
   }
   template <class T, class A = algo::automatic>
@@ -69,8 +68,8 @@ class collective_calls {
   /// The root ends with op over all ranks' `in`: count elements on every rank. out: count elements on the root; elsewhere not looked at
   /// (it may be empty) and not written. In place: on the root only.
   template <Elements In, Elements Out, class Op, class A = algo::automatic>
-    requires same_elements<In, Out>
-  Outcome reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {}, call_options const& options = {}) {
+  requires same_elements<In, Out> Outcome reduce(In&& in, Out&& out, Op const& op, int root, A const& algorithm = {},
+                                                 call_options const& options = {}) {
     if (status s = is_rank(root, size(), rank()); !s) return s;
     auto const ends = view(out);
     return reducing(collectx::reduce{root}, view_const(in), rank() == root ? ends : ends.first(0), op, algorithm, options);

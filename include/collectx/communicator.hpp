@@ -36,11 +36,7 @@ class call_planner : public collective_calls<call_planner<Tr>, planned_call<Tr>>
   int size() const { return size_; }
   static constexpr bool dear_messages = messages_are_dear<Tr>();
   std::uint8_t* token() { return &member_->token; }
-  algo::placed nodes() const
-    requires knows_nodes<Tr>
-  {
-    return member_->nodes.groups();
-  }
+  algo::placed nodes() const requires knows_nodes<Tr> { return member_->nodes.groups(); }
 
   template <class T, class Op, class F>
   planned_call<Tr> perform(shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
@@ -197,11 +193,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   }
 
   /// The hosts of the group's ranks, as groups: hierarchical takes them where it is given none.
-  algo::placed nodes() const
-    requires detail::knows_nodes<Tr>
-  {
-    return member_->nodes.groups();
-  }
+  algo::placed nodes() const requires detail::knows_nodes<Tr> { return member_->nodes.groups(); }
 
   /// Ends the calls of all ranks; from any thread. The first report of the group wins and is returned.
   status abort(status const& why = {}) {

@@ -181,7 +181,9 @@ class plan_cache {
   }
 
   template <class C>
-  static constexpr bool has_root = requires(C const& c) { c.root; };
+  static constexpr bool has_root = requires(C const& c) {
+    c.root;
+  };
 
   Tr& transport_;
   std::vector<std::unique_ptr<entry>> entries_;

@@ -170,9 +170,7 @@ TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes n
     if (cx::status s = child_owns->barrier(); !s) return s;
     ::pid_t const child = ::fork();
     if (child == 0) {
-      {
-        auto gone = std::move(*child_owns);
-      }
+      { auto gone = std::move(*child_owns); }
       ::_exit(0);
     }
     ::waitpid(child, nullptr, 0);
