@@ -30,10 +30,11 @@ struct fabric_provider {
   char const* name;
   bool by_address;  ///< bound to the address of one interface
   bool one_host;
+  bool fragile;  ///< may crash over what a dead peer has written half, as libfabric 1.17 does
 };
 inline constexpr fabric_provider fabric_providers[] = {
-    {"verbs;ofi_rxm", true, false}, {"efa", false, false}, {"psm3", false, false},       {"psm2", false, false},
-    {"shm", false, true},           {"net", true, false},  {"tcp;ofi_rxm", true, false},
+    {"verbs;ofi_rxm", true, false, false}, {"efa", false, false, false}, {"psm3", false, false, false},      {"psm2", false, false, false},
+    {"shm", false, true, false},           {"net", true, false, false},  {"tcp;ofi_rxm", true, false, true},
 };
 inline constexpr int fabric_provider_count = static_cast<int>(sizeof fabric_providers / sizeof *fabric_providers);
 
@@ -41,7 +42,7 @@ inline constexpr int fabric_provider_count = static_cast<int>(sizeof fabric_prov
 inline fabric_provider provider_named(char const* name) noexcept {
   for (fabric_provider const& p : fabric_providers)
     if (std::strcmp(p.name, name) == 0) return p;
-  return {name, false, false};
+  return {name, false, false, false};
 }
 
 inline status fabric_failure(int error, char const* what) noexcept {

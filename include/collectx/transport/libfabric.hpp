@@ -172,7 +172,7 @@ class libfabric_transport {
     nanoseconds suspected = 0;
     bool joined = false;
     bool orphan = false;
-    bool fragile = false;              // the provider may crash over what a dead peer has written half
+    bool fragile = false;              // the provider, as its table says
     detail::patience patience{64, 1};  // a poll in vain costs a system call that another rank could use
     detail::fork_mark mark = detail::fork_mark::take();
 
@@ -274,8 +274,9 @@ class libfabric_transport {
       port.peers.resize(static_cast<std::size_t>(board.size()));
       if (board.size() > 1) {
         detail::fabric_endpoint& e = port.endpoint;
-        if (status s = e.open(detail::provider_named(provider), board.mesh().place()); !s) return s;
-        fragile = std::strcmp(provider, "tcp;ofi_rxm") == 0;  // of libfabric 1.17
+        detail::fabric_provider const chosen = detail::provider_named(provider);
+        if (status s = e.open(chosen, board.mesh().place()); !s) return s;
+        fragile = chosen.fragile;
         if (status s = e.share(memory.address(), layout.bytes(), port.region, mine.window); !s) return s;
         if (status s = e.name(mine.address); !s) return s;
       }
