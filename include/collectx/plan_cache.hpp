@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collectx/collective.hpp"
+#include "collectx/exec/call_tag.hpp"
 #include "collectx/exec/passes.hpp"
 #include "collectx/exec/run.hpp"
 #include "collectx/exec/verify_plan.hpp"
@@ -25,14 +26,6 @@ inline constexpr char type_tag = 0;
 constexpr std::uint64_t hash_of(char const* text, std::uint64_t hash) {
   for (; *text != 0; ++text) hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3u;
   return hash;
-}
-
-/// Differs where collective, algorithm, type, operation, root, count or number of the call do. Never 0.
-constexpr std::uint32_t tag_of(std::uint64_t identity, std::uint64_t count, std::uint64_t sequence) {
-  std::uint64_t x = (identity ^ (count * 0x9e3779b97f4a7c15u)) + sequence * 0xbf58476d1ce4e5b9u;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93u;
-  return static_cast<std::uint32_t>(x >> 32) | 1u;
 }
 
 /// For messages: names that do not depend on the compiler, since two ranks may be two builds.

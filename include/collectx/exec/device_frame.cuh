@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the executor on a device is given, and where a block keeps what its threads share while it runs a plan.
+#pragma once
+
+#include "collectx/device/slots.cuh"
+#include "collectx/exec/plan_image.hpp"
+#include "collectx/exec/run.hpp"
+
+#include <cstdint>
+
+namespace collectx {
+inline namespace v0 {
+namespace exec {
+
+/// One call, passed to the kernel by value. The same launch may be replayed: the device counts the calls.
+template <class T>
+struct device_call {
+  std::int32_t const* image = nullptr;  ///< of this rank's plan, in memory of the device
+  buffers<T> memory;                    ///< `tag` is not used
+  T* scratch = nullptr;                 ///< where the plan uses it: `scratch_elements` for each block of the grid
+  std::size_t scratch_elements = 0;
+  std::uint64_t identity = 0;  ///< of the call: the same on all ranks that make the same one
+};
+
+namespace detail {
+
+struct device_strand {
+  int at = 0;
+  std::size_t piece = 0;
+};
+
+struct device_fold {
+  int sinks, sink_count, operands, operand_count;
+  std::size_t count;
+};
+
+struct device_decision {
+  bool go;
+  device::outcome how;
+  int operation;
+  int folds;
+};
+
+/// Where a block keeps what its threads share.
+struct device_frame {
+  std::uint32_t strands, in, out, folds, operands, sinks, lengths, bytes;
+
+  constexpr explicit device_frame(image_view const& image) {
+    image_needs const n = image.needs();
+    strands = aligned(sizeof(device_decision));
+    in = strands + array<device_strand>(image.strands());
+    out = in + array<std::byte const*>(n.in);
+    folds = out + array<std::byte*>(n.out);
+    operands = folds + array<device_fold>(n.folds);
+    sinks = operands + array<kernel::operand>(n.operands);
+    lengths = sinks + array<kernel::sink>(n.sinks);
+    bytes = lengths + array<std::uint32_t>(image.endpoints());
+  }
+
+ private:
+  static constexpr std::uint32_t aligned(std::size_t bytes) { return static_cast<std::uint32_t>((bytes + 15) / 16 * 16); }
+  template <class E>
+  static constexpr std::uint32_t array(int count) {
+    return aligned(static_cast<std::size_t>(count) * sizeof(E));
+  }
+};
+
+}  // namespace detail
+
+/// Bytes that a block's threads share while they run a plan.
+constexpr std::size_t shared_bytes(image_view const& image) { return detail::device_frame(image).bytes; }
+
+/// How `count` elements per block fall into pieces for one block of the grid.
+template <class Protocol>
+constexpr geometry device_geometry(image_view const& image, device::layout const& l, std::size_t count, std::size_t element_bytes,
+                                   int blocks, int index) {
+  return geometry(image.form(), image.largest_message(), device::block_share(count, element_bytes, blocks, index), count,
+                  Protocol::shape(l).bytes / element_bytes);
+}
+
+}  // namespace exec
+}  // namespace v0
+}  // namespace collectx
