@@ -21,10 +21,15 @@
 namespace collectx {
 inline namespace v0 {
 
+/// Looks at runs of chunks. Not a lambda in the concept: nvcc 13 would then find no type that satisfies it.
+struct run_visitor_archetype {
+  constexpr void operator()(chunks) const {}
+};
+
 /// A list of runs of chunks, made on the fly: `for_each(f)` calls `f(chunks)` for each run, the same list at both ends of a move.
 template <class R>
-concept Runs = requires(R const& runs) {
-  runs.for_each([](chunks) {});
+concept Runs = requires(R const& runs, run_visitor_archetype const& f) {
+  runs.for_each(f);
 };
 
 /// A RankContext is the rank a step is asked about, and takes the moves of that rank.
