@@ -9,6 +9,7 @@
 #include "collectx/calls.hpp"
 #include "collectx/planned_call.hpp"
 #include "collectx/split.hpp"
+#include "collectx/stream_calls.hpp"
 #include "collectx/tasks.hpp"
 
 #include <concepts>
@@ -60,7 +61,7 @@ class background_progress;
 
 /// @tparam Tr  the wire: loopback_transport, shared_memory_transport, ...
 template <Transport Tr>
-class communicator : public detail::collective_calls<communicator<Tr>, status> {
+class communicator : public detail::calls_of<communicator<Tr>, Tr> {
  public:
   explicit communicator(Tr transport)
       : member_(std::make_shared<detail::member<Tr>>(std::move(transport))),
@@ -79,6 +80,10 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
   int size() const { return size_; }  ///< 0 in an empty communicator: a split left this rank out, or it has been moved from
   /// @pre size() > 0
   Tr& transport() { return member_->transport; }
+
+  /// The collective calls, put onto a stream: `comm.on(stream).all_reduce(in, out, sum{}, ring{})`. See stream_calls.hpp.
+  template <class Stream>
+  requires puts_on_streams<Tr, Stream> detail::stream_caller<Tr, Stream> on(Stream stream) { return {member_, rank_, size_, stream}; }
 
   /// Sends `out` to rank `to`, whose recv is for as many elements of the same type. Messages between two ranks match in order. Returns when
   /// `out` may be changed: a short message is on its way before the receiver asks for it, a long one waits for it.
@@ -203,6 +208,7 @@ class communicator : public detail::collective_calls<communicator<Tr>, status> {
 
  private:
   friend class detail::collective_calls<communicator<Tr>, status>;
+  friend class detail::calls_of<communicator<Tr>, Tr>;
   template <Transport>
   friend class background_progress;
   communicator() = default;

@@ -27,7 +27,7 @@ enum class errc : int {
   aborted,                ///< a rank called abort(); `rank()` names it
   out_of_memory,          ///< memory could not be had; the text says how much and where
   busy,                   ///< another call is under way on this communicator; wait for it
-  system,                 ///< the operating system refused; `native()` is errno
+  system,                 ///< the operating system or a driver refused; `native()` is its number
 };
 
 namespace detail {
@@ -48,7 +48,8 @@ inline std::error_category const& error_category() noexcept {
 }
 inline std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), error_category()}; }
 
-/// What came of a call: ok, or a code, the rank to blame (-1: nobody in particular), errno where there was one, and a sentence.
+/// What came of a call: ok, or a code, the rank to blame (-1: nobody in particular), errno or another library's number where there was one,
+/// and a sentence.
 /// Needs no memory beyond itself, so that it can be made when there is none left.
 class [[nodiscard]] status {
  public:
@@ -83,6 +84,16 @@ class [[nodiscard]] status {
     va_end(arguments);
     std::size_t const used = std::strlen(s.text_);
     std::snprintf(s.text_ + used, capacity - used, ": %s", std::strerror(error));
+    return s;
+  }
+
+  /// A refusal of another library, by its number.
+  [[gnu::format(printf, 4, 5)]] static status foreign(errc code, int rank, int native, char const* format, ...) noexcept {
+    std::va_list arguments;
+    va_start(arguments, format);
+    status s;
+    s.assign(code, rank, native, format, arguments);
+    va_end(arguments);
     return s;
   }
 

@@ -142,6 +142,8 @@ class board {
     if (there != board_seat::present) return there == board_seat::left;
     return is_dead({load(other.pid), load(other.start), load(other.space)}, space_);
   }
+  /// Whether it did so in good order.
+  bool has_left(int rank) const noexcept { return load(seat(rank).there) == board_seat::left; }
   bool seated(int rank) const noexcept { return load(seat(rank).there) != board_seat::absent; }
 
   status post(char const* key, rendezvous_value const& value) noexcept {

@@ -206,6 +206,12 @@ class segment_transport {
 
  protected:
   bool seated(int rank) const noexcept { return board_.seated(rank); }
+  /// False in a forked child of the process that has joined.
+  bool here() const noexcept { return mark_.here(); }
+  /// Says so before this object goes, for ranks that wait for it. @pre here()
+  void leave() noexcept { board_.leave(); }
+  /// A place at the board for another thread of this rank, which may abort and look after the others, and nothing else.
+  detail::board second_place() const noexcept { return board_; }
 
   /// Takes the seat of `rank` in a segment laid out as `layout`, or says why not.
   static result<segment_transport> take_seat(detail::mapping segment, detail::segment_layout const& layout, int rank,

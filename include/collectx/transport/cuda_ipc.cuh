@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks are processes on one host, or threads of them, that own a device each: slots lie in memory of the devices that all have mapped.
+///
+/// The host's half is shared memory: its channels carry calls without a stream and what ranks agree on, and its board knows who has died. A
+/// thread of each rank looks at the board while everybody waits for devices, and ends their waits.
+#pragma once
+
+#include "collectx/transport/device_side.cuh"
+#include "collectx/transport/shared_memory.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace collectx {
+inline namespace v0 {
+
+struct cuda_ipc_options {
+  int device = -1;                                     ///< -1: the one that the thread uses which joins. Several ranks may have the same
+  bool stage = false;                                  ///< through pinned memory of the host, even where devices reach one another
+  int blocks = 8;                                      ///< of a kernel, at most: as many channels side by side
+  int lanes = 2;                                       ///< between two ranks within a block; on the host, too
+  device::slot_shape slots{4, std::size_t{64} << 10};  ///< per channel: messages behind a flag
+  device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< per channel: messages that tell themselves that they are there
+  std::size_t idle_mappings = 8;  ///< of others' memory, kept at most though no registered buffer lies in it any more
+  int host_slots = 16;            ///< per channel of the host
+  std::size_t host_slot_bytes = std::size_t{64} << 10;
+  std::chrono::nanoseconds join_timeout = transport_options{}.join_timeout;  ///< for all ranks to come together
+};
+
+class cuda_ipc_transport : public shared_memory_transport {
+ public:
+  using stream_type = cudaStream_t;
+
+  /// Joins the group that `rendezvous` is about; returns on every rank when all have mapped the windows of all, or with the same failure on
+  /// all that came. Shapes are the least that any rank asks for. Where a device does not reach another, all go through the host's memory.
+  /// Errors: those of shared_memory_transport::join; not_supported (native 35 or 100) where there is no GPU.
+  template <Rendezvous R>
+  static result<cuda_ipc_transport> join(R& rendezvous, cuda_ipc_options const& options = {}) noexcept {
+    result<shared_memory_transport> base = shared_memory_transport::join(rendezvous, host_options(options));
+    if (!base) return base.error();
+    cuda_ipc_transport self(std::move(*base), options);
+    int device = options.device, devices = 0;
+    status s = detail::device_status(cudaGetDeviceCount(&devices), self.rank(), "asking for devices");
+    if (s.ok() && device < 0) s = detail::device_status(cudaGetDevice(&device), self.rank(), "which device this thread uses");
+    if (!s) {
+      status const first = self.abort(s);
+      return s.code() == errc::not_supported ? s : first;  // without a GPU each rank says so itself, with the runtime's number
+    }
+    result<device::layout> layout = lay_out(self.rank(), self.size(), options);
+    if (!layout) return self.abort(layout.error());
+    result<std::unique_ptr<detail::device_side>> side = detail::device_side::open(self, self.second_place(), device, *layout, options.stage,
+                                                                                  options.idle_mappings, options.join_timeout.count());
+    if (!side) return side.error();
+    self.side_ = std::move(*side);
+    return result<cuda_ipc_transport>(std::move(self));
+  }
+
+  cuda_ipc_transport(cuda_ipc_transport&& other) noexcept = default;
+  ~cuda_ipc_transport() {
+    if (side_ == nullptr) return;
+    if (!here()) {  // a forked child has neither the device nor the thread
+      (void)side_.release();
+      return;
+    }
+    side_->retire();
+    leave();
+    side_->linger();
+  }
+
+  cuda_ipc_options options() const noexcept { return options_; }
+  detail::device_side& side() noexcept { return *side_; }
+
+  /// See DeviceTransport.
+  template <class T, class Op>
+  status enqueue(exec::plan const& plan, char const* what, std::uint64_t identity, exec::buffers<T> const& memory, Op const& op,
+                 stream_type stream, nanoseconds timeout) noexcept {
+    return side_->enqueue(plan, what, identity, memory, op, stream, timeout);
+  }
+  status look() noexcept { return side_->outcome(); }
+  std::uint8_t* device_token() noexcept { return side_->token(); }
+
+ private:
+  cuda_ipc_transport(shared_memory_transport&& base, cuda_ipc_options const& options) noexcept
+      : shared_memory_transport(std::move(base)), options_(options) {}
+
+  static transport_options host_options(cuda_ipc_options const& options) noexcept {
+    transport_options host;
+    host.slots = options.host_slots;
+    host.slot_bytes = options.host_slot_bytes;
+    host.lanes = options.lanes;
+    host.join_timeout = options.join_timeout;
+    return host;
+  }
+  static result<device::layout> lay_out(int rank, int size, cuda_ipc_options const& options) noexcept {
+    auto const fits = [](device::slot_shape const& s) { return s.slots >= 1 && s.slots <= 1024 && s.bytes >= 64 && s.bytes % 64 == 0; };
+    if (options.blocks < 1 || options.blocks > 1024 || !fits(options.slots) || !fits(options.low_latency)) {
+      return status::failure(
+          errc::invalid_configuration, rank,
+          "rank %d: options blocks, slots and low_latency need 1 to 1024 blocks, 1 to 1024 slots, and multiples of 64 bytes", rank);
+    }
+    device::layout layout;
+    layout.ranks = size;
+    layout.blocks = options.blocks;
+    layout.lanes = options.lanes;
+    layout.slots = options.slots;
+    layout.low_latency = options.low_latency;
+    return layout;
+  }
+
+  cuda_ipc_options options_;
+  std::unique_ptr<detail::device_side> side_;
+};
+
+static_assert(DeviceTransport<cuda_ipc_transport>);
+
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the host asks of a GPU's runtime and driver, with failures as statuses. Include it by name; needs the CUDA toolkit.
+#pragma once
+
+#include "collectx/status.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cstddef>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// What a call of the runtime came to. `native()` is the runtime's number; 35 and 100 stand for a machine without a GPU.
+[[gnu::noinline]] inline status device_failure(cudaError_t error, int rank, char const* what) noexcept {
+  (void)cudaGetLastError();  // or the next launch would be blamed for it
+  int const number = static_cast<int>(error);
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+    return status::foreign(errc::not_supported, rank, number, "rank %d: there is no GPU that the driver of this machine knows (error %d)",
+                           rank, number);
+  }
+  errc const code = error == cudaErrorMemoryAllocation ? errc::out_of_memory : errc::system;
+  return status::foreign(code, rank, number, "rank %d: %s: %s (error %d of the CUDA runtime)", rank, what, cudaGetErrorString(error),
+                         number);
+}
+inline status device_status(cudaError_t error, int rank, char const* what) noexcept {
+  return error == cudaSuccess ? status{} : device_failure(error, rank, what);
+}
+inline status driver_status(CUresult error, int rank, char const* what) noexcept {
+  if (error == CUDA_SUCCESS) return {};
+  int const number = static_cast<int>(error);
+  errc const code = error == CUDA_ERROR_OUT_OF_MEMORY ? errc::out_of_memory : errc::system;
+  return status::foreign(code, rank, number, "rank %d: %s: error %d of the CUDA driver", rank, what, number);
+}
+
+/// Calls of the driver that the runtime has none of. Asked for by name, so that nothing has to be linked.
+struct driver_calls {
+  decltype(&::cuMemGetAddressRange) range_of = nullptr;
+  decltype(&::cuPointerGetAttribute) attribute_of = nullptr;
+  decltype(&::cuMemRetainAllocationHandle) retain = nullptr;
+  decltype(&::cuMemRelease) release = nullptr;
+  decltype(&::cuMemExportToShareableHandle) export_handle = nullptr;
+  decltype(&::cuMemImportFromShareableHandle) import_handle = nullptr;
+  decltype(&::cuMemAddressReserve) reserve = nullptr;
+  decltype(&::cuMemAddressFree) free_addresses = nullptr;
+  decltype(&::cuMemMap) map = nullptr;
+  decltype(&::cuMemUnmap) unmap = nullptr;
+  decltype(&::cuMemSetAccess) set_access = nullptr;
+
+  static result<driver_calls> load(int rank) noexcept {
+    driver_calls d;
+    status s;
+    auto const find = [&](char const* name, auto& function) {
+      if (!s) return;
+      void* found = nullptr;
+      cudaDriverEntryPointQueryResult known{};
+      s = device_status(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &known), rank, name);
+      if (s.ok() && (found == nullptr || known != cudaDriverEntryPointSuccess)) {
+        s = status::failure(errc::not_supported, rank, "rank %d: the driver of this machine has no %s: it needs CUDA 12 or newer", rank,
+                            name);
+      }
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+    };
+    find("cuMemGetAddressRange", d.range_of);
+    find("cuPointerGetAttribute", d.attribute_of);
+    find("cuMemRetainAllocationHandle", d.retain);
+    find("cuMemRelease", d.release);
+    find("cuMemExportToShareableHandle", d.export_handle);
+    find("cuMemImportFromShareableHandle", d.import_handle);
+    find("cuMemAddressReserve", d.reserve);
+    find("cuMemAddressFree", d.free_addresses);
+    find("cuMemMap", d.map);
+    find("cuMemUnmap", d.unmap);
+    find("cuMemSetAccess", d.set_access);
+    if (!s) return s;
+    return d;
+  }
+};
+
+/// Makes `device` the calling thread's, until it goes.
+class device_guard {
+ public:
+  device_guard(int device, int rank) noexcept {
+    status_ = device_status(cudaGetDevice(&before_), rank, "which device this thread uses");
+    if (!status_ || before_ == device) return;
+    status_ = device_status(cudaSetDevice(device), rank, "using this rank's device");
+    changed_ = status_.ok();
+  }
+  device_guard(device_guard const&) = delete;
+  device_guard& operator=(device_guard const&) = delete;
+  ~device_guard() {
+    if (changed_) (void)cudaSetDevice(before_);  // nobody is left to hear of it, and the next call on that device says so itself
+  }
+  status const& held() const noexcept { return status_; }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+  status status_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How the ranks of one host give one another device memory: tickets over the host's channels, descriptors by mail, and nobody goes on
+/// before all have mapped everything.
+#pragma once
+
+#include "collectx/device/layout.hpp"
+#include "collectx/transport/descriptor_mail.hpp"
+#include "collectx/transport/device_memory.cuh"
+#include "collectx/transport/exchange.hpp"
+#include "collectx/transport/shared_memory.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// What each rank offered: a ticket, and the descriptors that belong to it.
+struct offers {
+  std::vector<memory_ticket> tickets;
+  std::vector<std::vector<memory_part>> parts;
+};
+
+/// One rank's place in such exchanges. Whatever fails on one rank has ended the group when it is returned.
+class device_meeting {
+ public:
+  /// What ranks know of each other before they trade.
+  struct seat {
+    mail_address box;
+    char bus[16] = {};
+    device::layout wanted;
+  };
+
+  device_meeting() = default;
+
+  /// Opens this rank's mailbox and learns of the others'.
+  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, nanoseconds patience) noexcept {
+    device_meeting self;
+    seat mine;
+    mine.wanted = wanted;
+    result<descriptor_mail> box = descriptor_mail::open();
+    status s = box ? bus_of(device, wire.rank(), mine.bus) : box.error();
+    if (!s) return wire.abort(s);
+    mine.box = box->address();
+    self.mail_ = std::move(*box);
+    self.seats_.resize(static_cast<std::size_t>(wire.size()));
+    s = exchange(wire, mine, self.seats_, "opening device memory", 0, patience);
+    if (!s) return s;
+    return result<device_meeting>(std::move(self));
+  }
+
+  /// The least that any rank asks for.
+  device::layout agreed() const noexcept {
+    device::layout least = seats_[0].wanted;
+    for (seat const& s : seats_) {
+      least.blocks = lesser(least.blocks, s.wanted.blocks);
+      least.lanes = lesser(least.lanes, s.wanted.lanes);
+      for (auto const shape : {&device::layout::slots, &device::layout::low_latency}) {
+        (least.*shape).slots = lesser((least.*shape).slots, (s.wanted.*shape).slots);
+        (least.*shape).bytes = lesser((least.*shape).bytes, (s.wanted.*shape).bytes);
+      }
+    }
+    return least;
+  }
+  seat const& of(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)]; }
+
+  /// Gives `mine` to all ranks and gets theirs. Call `sequence` of the group.
+  result<offers> trade(segment_transport& wire, shared_memory_offer const& mine, std::uint64_t sequence, nanoseconds patience) noexcept {
+    offers all;
+    all.tickets.resize(seats_.size());
+    all.parts.resize(seats_.size());
+    ++round_;
+    if (status s = exchange(wire, mine.ticket, all.tickets, "offering device memory", sequence, patience); !s) return s;
+    nanoseconds const deadline = monotonic_now() + patience;
+    for (int r = 0; r < wire.size(); ++r) {
+      for (std::size_t i = 0; r != wire.rank() && i < mine.parts.size(); ++i) {
+        if (status s = post(wire, r, mine.parts[i], i, all, deadline); !s) return s;
+      }
+    }
+    for (int polls = 0;; ++polls) {
+      if (status s = fetch(wire, all); !s) return s;
+      int const late = missing(wire, all);
+      if (late < 0) return result<offers>(std::move(all));
+      if (status s = wait(wire, polls, late, deadline); !s) return s;
+    }
+  }
+
+  /// Ends when all ranks have come here, so that nobody uses memory before all others have it too.
+  status all_mapped(segment_transport& wire, std::uint64_t sequence, nanoseconds patience) noexcept {
+    std::vector<char> all(seats_.size());
+    return exchange(wire, 'm', all, "mapping device memory", sequence, patience);
+  }
+
+ private:
+  status post(segment_transport& wire, int to, memory_part const& part, std::size_t index, offers& all, nanoseconds deadline) noexcept {
+    mail letter;
+    letter.round = round_;
+    letter.from = wire.rank();
+    letter.index = static_cast<std::uint32_t>(index);
+    letter.bytes = part.bytes;
+    for (int polls = 0; !descriptor_mail::send(of(to).box, letter, part.file.get()); ++polls) {
+      if (errno != EAGAIN) return wire.abort(status::system(errno, "rank %d cannot send a descriptor to rank %d", wire.rank(), to));
+      if (status s = fetch(wire, all); !s) return s;  // whoever we wait for may wait for us to do so
+      if (status s = wait(wire, polls, to, deadline); !s) return s;
+    }
+    return {};
+  }
+
+  status fetch(segment_transport& wire, offers& all) noexcept {
+    mail letter;
+    descriptor file;
+    while (mail_.take(letter, file)) {
+      if (letter.round != round_ || letter.from < 0 || letter.from >= wire.size()) continue;  // left over from an exchange that failed
+      auto& parts = all.parts[static_cast<std::size_t>(letter.from)];
+      if (letter.index != parts.size()) {
+        return wire.abort(status::failure(errc::mismatch, letter.from, "a descriptor of rank %d is number %u where %zu was due",
+                                          letter.from, letter.index, parts.size()));
+      }
+      parts.push_back({std::move(file), letter.bytes});
+    }
+    return {};
+  }
+
+  static int missing(segment_transport const& wire, offers const& all) noexcept {
+    for (int r = 0; r < wire.size(); ++r) {
+      std::size_t const i = static_cast<std::size_t>(r);
+      if (r != wire.rank() && all.parts[i].size() < all.tickets[i].parts) return r;
+    }
+    return -1;
+  }
+
+  static status wait(segment_transport& wire, int polls, int peer, nanoseconds deadline) noexcept {
+    if (status s = wire.idle(polls + 1, peer); !s) return s;
+    if (monotonic_now() < deadline) return {};
+    return wire.abort(
+        status::failure(errc::timeout, peer, "timeout: rank %d waited for a descriptor from or to rank %d", wire.rank(), peer));
+  }
+
+  descriptor_mail mail_;
+  std::vector<seat> seats_;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

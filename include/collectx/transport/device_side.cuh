@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank keeps for its device: windows, channel ends, reports, the images of its plans, and how a call gets onto a stream.
+#pragma once
+
+#include "collectx/device/slots.cuh"
+#include "collectx/exec/run_device.cuh"
+#include "collectx/transport/abort_watch.hpp"
+#include "collectx/transport/device_window.cuh"
+#include "collectx/transport/mapping_cache.cuh"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// Pinned memory of the host that the device writes into.
+template <class T>
+class pinned_array {
+ public:
+  pinned_array() = default;
+  pinned_array(pinned_array&& other) noexcept : host_(std::exchange(other.host_, nullptr)), device_(other.device_) {}
+  pinned_array& operator=(pinned_array&& other) noexcept {
+    std::swap(host_, other.host_);
+    std::swap(device_, other.device_);
+    return *this;
+  }
+  ~pinned_array() {
+    if (host_ != nullptr) (void)cudaFreeHost(host_);
+  }
+  static result<pinned_array> of(std::size_t count, int rank) noexcept {
+    pinned_array p;
+    void *host = nullptr, *device = nullptr;
+    status s = device_status(cudaHostAlloc(&host, count * sizeof(T), cudaHostAllocMapped), rank, "allocating pinned memory");
+    if (!s) return s;
+    p.host_ = static_cast<T*>(host);
+    for (std::size_t i = 0; i < count; ++i) ::new (static_cast<void*>(p.host_ + i)) T{};
+    s = device_status(cudaHostGetDevicePointer(&device, host, 0), rank, "the device's address of pinned memory");
+    if (!s) return s;
+    p.device_ = static_cast<T*>(device);
+    return result<pinned_array>(std::move(p));
+  }
+  T* host() const noexcept { return host_; }
+  T* device() const noexcept { return device_; }
+
+ private:
+  T* host_ = nullptr;
+  T* device_ = nullptr;
+};
+
+/// A plan as the device has it, with the memory that running it there needs.
+struct device_image {
+  void const* plan = nullptr;  // whose it is
+  exec::plan_image host;
+  device_allocation memory;
+  device_allocation scratch;
+  std::size_t scratch_bytes = 0;
+
+  explicit device_image(exec::plan const& p) : host(p) {}
+};
+
+class device_side {
+ public:
+  using word = std::uint64_t;
+
+  /// Everything that calls need later; all ranks of the group do this together.
+  static result<std::unique_ptr<device_side>> open(segment_transport& wire, board const& place, int device, device::layout const& layout,
+                                                   bool stage, std::size_t idle_mappings, nanoseconds patience) noexcept {
+    std::unique_ptr<device_side> self(new (std::nothrow) device_side(place, wire.rank(), wire.size(), device, layout, idle_mappings));
+    if (self == nullptr) return wire.abort(status::failure(errc::out_of_memory, wire.rank(), "no memory for the device's half of a rank"));
+    device_guard const here(device, wire.rank());
+    if (!here.held()) return wire.abort(here.held());
+    result<driver_calls> driver = driver_calls::load(wire.rank());
+    if (!driver) return wire.abort(driver.error());
+    self->driver_ = *driver;
+    result<device_meeting> meeting = device_meeting::open(wire, device, layout, patience);
+    if (!meeting) return meeting.error();
+    self->meeting_ = std::move(*meeting);
+    self->layout_ = self->meeting_.agreed();
+    result<device_windows> windows =
+        device_windows::open(wire, self->meeting_, self->driver_, device, self->layout_.window_bytes(), stage, patience);
+    if (!windows) return windows.error();
+    self->windows_ = std::move(*windows);
+    if (status s = self->furnish(); !s) return wire.abort(s);
+    if (status s = self->meeting_.all_mapped(wire, 0, patience); !s) return s;
+    self->watch_.emplace(*self);
+    return result<std::unique_ptr<device_side>>(std::move(self));
+  }
+  device_side(device_side const&) = delete;
+  device_side& operator=(device_side const&) = delete;
+  ~device_side() {
+    if (event_ != nullptr) (void)cudaEventDestroy(event_);
+    if (errand_ != nullptr) (void)cudaStreamDestroy(errand_);
+  }
+
+  bool staged() const noexcept { return windows_.staged(); }
+  int device() const noexcept { return device_; }
+  std::size_t mappings() const noexcept { return mappings_.size(); }
+  std::uint8_t* token() const noexcept { return token_; }
+  device::layout const& layout() const noexcept { return layout_; }
+
+  /// Puts one call of a plan onto `stream`. @pre no other call of this rank does so
+  template <class T, class Op>
+  status enqueue(exec::plan const& plan, char const* what, word identity, exec::buffers<T> const& memory, Op const& op, cudaStream_t stream,
+                 nanoseconds timeout) noexcept {
+    device_guard const here(device_, rank_);
+    if (!here.held()) return here.held();
+    if (status s = reachable(memory.input, what); !s) return s;
+    if (status s = reachable(memory.output, what); !s) return s;
+    std::size_t const bytes = memory.count * static_cast<std::size_t>(plan.form.blocks) * sizeof(T);
+    return bytes <= low_latency_up_to ? enqueue_by<device::low_latency<>>(quick_, plan, what, identity, memory, op, stream, timeout, bytes)
+                                      : enqueue_by<device::flagged<>>(plain_, plan, what, identity, memory, op, stream, timeout, bytes);
+  }
+
+  /// What the calls on the device that have ended came to. From any thread.
+  status outcome() noexcept {
+    if (status s = place_.verdict(); !s) return s;
+    for (int b = 0; b < layout_.blocks; ++b) {
+      device::report const& r = reports_.host()[b];
+      if (__atomic_load_n(&r.call, __ATOMIC_ACQUIRE) != 0) return place_.abort(device::describe(r, rank_, "a call on a stream"));
+    }
+    return {};
+  }
+  /// The same, and what has become of the others. For the watch alone.
+  status look() noexcept {
+    if (status s = outcome(); !s) return s;
+    return look_after_peers();
+  }
+  /// Ends what waits on this device: the abort word is in its window.
+  void raise(status const& why) noexcept {
+    word const said = device::verdict{device::outcome::aborted, rank_, why.rank()}.word();
+    std::byte* const at = windows_.own() + layout_.abort_word();
+    *errand_word_.host() = said;
+    device_guard const here(device_, rank_);
+    // Where this fails as well, the device's own deadline is left.
+    (void)cudaMemcpyAsync(at, errand_word_.host(), sizeof(word), cudaMemcpyDefault, errand_);
+  }
+
+  /// Waits for the calls that are on their way, and gives back what belongs to others.
+  void retire() noexcept {
+    device_guard const here(device_, rank_);
+    if (busy_) (void)cudaEventSynchronize(event_);
+    watch_.reset();
+    if (errand_ != nullptr) (void)cudaStreamSynchronize(errand_);
+    windows_.unmap();
+    mappings_ = mapping_cache(0);
+  }
+  /// Until nobody has this rank's windows mapped any more, or for a second: a rank that keeps its communicator may still have them.
+  void linger() noexcept {
+    nanoseconds const deadline = monotonic_now() + 1'000'000'000;
+    for (int r = 0; r < size_; ++r)
+      while (r != rank_ && !place_.lost(r) && monotonic_now() < deadline) nap(200'000);
+  }
+
+ private:
+  static constexpr std::size_t low_latency_up_to = std::size_t{64} << 10;  // bytes of a call
+  static constexpr std::size_t bytes_per_block = std::size_t{32} << 10;
+
+  device_side(board const& place, int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
+      : place_(place), rank_(rank), size_(size), device_(device), layout_(layout), mappings_(idle_mappings) {}
+
+  /// Private memory of the device: the windows' addresses, the counters of calls, and the ends of all channels.
+  status furnish() noexcept {
+    std::vector<std::byte*> const windows = windows_.addresses(rank_);
+    std::size_t const channels = layout_.channels(), blocks = static_cast<std::size_t>(layout_.blocks);
+    std::size_t end = 0;
+    auto const reserve = [&end](std::size_t bytes) { return std::exchange(end, end + (bytes + 127) / 128 * 128); };
+    std::size_t const windows_at = reserve(windows.size() * sizeof(std::byte*)), calls_at = reserve(blocks * sizeof(word)),
+                      token_at = reserve(1);
+    std::size_t const plain_senders = reserve(channels * sizeof(*plain_.senders)),
+                      plain_receivers = reserve(channels * sizeof(*plain_.receivers));
+    std::size_t const quick_senders = reserve(channels * sizeof(*quick_.senders)),
+                      quick_receivers = reserve(channels * sizeof(*quick_.receivers));
+    std::vector<std::byte> image(end);
+    std::size_t const staging = reserve(device::staging_bytes<device::low_latency<>>(layout_));
+    result<device_allocation> memory = device_allocation::of(end, rank_);
+    if (!memory) return memory.error();
+    private_ = std::move(*memory);
+    std::byte* const there = private_.at();
+    auto const wires = [&](auto of, std::byte* base, std::size_t senders, std::size_t receivers) {
+      of.senders = reinterpret_cast<decltype(of.senders)>(base + senders);
+      of.receivers = reinterpret_cast<decltype(of.receivers)>(base + receivers);
+      return of;
+    };
+    std::memcpy(image.data() + windows_at, windows.data(), windows.size() * sizeof(std::byte*));
+    device::make_wires<device::flagged<>>(layout_, windows.data(), rank_, nullptr,
+                                          wires(plain_, image.data(), plain_senders, plain_receivers));
+    device::make_wires<device::low_latency<>>(layout_, windows.data(), rank_, there + staging,
+                                              wires(quick_, image.data(), quick_senders, quick_receivers));
+    plain_ = wires(plain_, there, plain_senders, plain_receivers);
+    quick_ = wires(quick_, there, quick_senders, quick_receivers);
+    status s = device_status(cudaMemcpy(there, image.data(), image.size(), cudaMemcpyHostToDevice), rank_, "setting up channels");
+    if (!s) return s;
+    result<pinned_array<device::report>> reports = pinned_array<device::report>::of(blocks, rank_);
+    if (!reports) return reports.error();
+    reports_ = std::move(*reports);
+    result<pinned_array<word>> errand_word = pinned_array<word>::of(1, rank_);
+    if (!errand_word) return errand_word.error();
+    errand_word_ = std::move(*errand_word);
+    s = device_status(cudaStreamCreateWithFlags(&errand_, cudaStreamNonBlocking), rank_, "a stream of the library's own");
+    if (s.ok()) s = device_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), rank_, "an event of the library's own");
+    token_ = reinterpret_cast<std::uint8_t*>(there + token_at);
+    group_ = {layout_, rank_, reinterpret_cast<std::byte* const*>(there + windows_at), reinterpret_cast<word*>(there + calls_at),
+              reports_.device()};
+    return s;
+  }
+
+  /// A dead rank ends the group at once; one that has left in good order does so for those who still wait for it a while later.
+  status look_after_peers() noexcept {
+    nanoseconds const now = monotonic_now();
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_ || !place_.lost(r)) continue;
+      bool const died = !place_.has_left(r);
+      if (first_lost_ == 0) first_lost_ = now;
+      if (!died && now - first_lost_ < grace) continue;
+      return place_.abort(
+          status::failure(errc::peer_lost, r, "rank %d %s, and the calls of its group on streams end", r, died ? "is dead" : "has left"));
+    }
+    return {};
+  }
+  static constexpr nanoseconds grace = 2'000'000'000;
+
+  status reachable(void const* at, char const* what) const noexcept {
+    if (at == nullptr) return {};
+    cudaPointerAttributes facts{};
+    if (status s = device_status(cudaPointerGetAttributes(&facts, at), rank_, "what kind of memory a buffer is in"); !s) return s;
+    if (facts.type != cudaMemoryTypeUnregistered) return {};
+    return status::failure(errc::invalid_argument, rank_,
+                           "rank %d: %.40s on a stream needs memory that the device reaches, and %p is none: pass "
+                           "device or pinned memory, or call it without a stream",
+                           rank_, what, at);
+  }
+
+  template <class Protocol, class T, class Op>
+  status enqueue_by(device::wires<Protocol> const& wires, exec::plan const& plan, char const* what, word identity,
+                    exec::buffers<T> const& memory, Op const& op, cudaStream_t stream, nanoseconds timeout, std::size_t bytes) noexcept {
+    cudaStreamCaptureStatus capture{};
+    if (status s = device_status(cudaStreamIsCapturing(stream, &capture), rank_, "whether a stream is captured"); !s) return s;
+    bool const captured = capture != cudaStreamCaptureStatusNone;
+    result<device_image*> found = image_of(plan, what, captured);
+    if (!found) return found.error();
+    device_image& image = **found;
+    exec::image_view const view = image.host.view();
+    int const grid = grid_for(bytes);
+    bool fits = true;
+    std::size_t scratch = 0;
+    for (int block = 0; block < grid; ++block) {
+      exec::geometry const g = exec::device_geometry<Protocol>(view, layout_, memory.count, sizeof(T), grid, block);
+      fits = fits && g.fits();
+      scratch = greater(scratch, g.scratch_elements());
+    }
+    if (!fits) {
+      return status::failure(errc::invalid_configuration, rank_,
+                             "slots of %zu bytes on the device cannot hold what %.40s sends at once: raise "
+                             "the bytes of slots and low_latency",
+                             Protocol::shape(layout_).bytes, what);
+    }
+    exec::device_call<T> call;
+    call.image = reinterpret_cast<std::int32_t const*>(image.memory.at());
+    call.memory = memory;
+    call.identity = identity;
+    if (plan.uses_scratch) {
+      call.scratch_elements = scratch;
+      if (status s = grow(image, call.scratch_elements * sizeof(T) * static_cast<std::size_t>(grid), what, captured); !s) return s;
+      call.scratch = reinterpret_cast<T*>(image.scratch.at());
+    }
+    device::world group = group_;
+    group.timeout = timeout;
+    return launch(exec::plan_kernel<Protocol, T, Op>, grid, exec::shared_bytes(view), stream, captured, group, wires, call, op);
+  }
+
+  /// The same on all ranks, since all know the same of the call.
+  int grid_for(std::size_t bytes) const noexcept {
+    std::size_t const wanted = (bytes + bytes_per_block - 1) / bytes_per_block;
+    return wanted < 1 ? 1 : static_cast<int>(lesser(wanted, static_cast<std::size_t>(layout_.blocks)));
+  }
+
+  template <class... A>
+  status launch(void (*kernel)(A...), int grid, std::size_t shared, cudaStream_t stream, bool captured,
+                std::remove_const_t<A>... arguments) noexcept {
+    void const* const stub = reinterpret_cast<void const*>(kernel);
+    if (status s = resident(stub, shared); !s) return s;
+    // Calls on another stream than the last one's use the same channels. A graph orders what it holds itself.
+    if (!captured && busy_ && stream != last_stream_) {
+      if (status s = device_status(cudaStreamWaitEvent(stream, event_, 0), rank_, "waiting for the call before on another stream"); !s)
+        return s;
+    }
+    void* list[] = {&arguments...};
+    dim3 const blocks(static_cast<unsigned>(grid)), threads(exec::device_threads);
+    if (status s = device_status(cudaLaunchKernel(stub, blocks, threads, list, shared, stream), rank_, "launching a call"); !s) return s;
+    if (captured) return {};
+    busy_ = true;
+    last_stream_ = stream;
+    return device_status(cudaEventRecord(event_, stream), rank_, "marking the end of a call");
+  }
+
+  /// A grid waits for grids of other devices, so all of it must be able to run at once. Asked once per kernel.
+  status resident(void const* stub, std::size_t shared) noexcept {
+    for (auto const& [known, bytes] : asked_)
+      if (known == stub && shared <= bytes) return {};
+    int per_processor = 0, processors = 0;
+    status s;
+    if (shared > (std::size_t{48} << 10)) {
+      s = device_status(cudaFuncSetAttribute(stub, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), rank_,
+                        "shared memory for a plan this long");
+    }
+    if (s.ok()) {
+      s = device_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, stub, exec::device_threads, shared), rank_,
+                        "how many blocks run at once (was this compiled for the device at hand?)");
+    }
+    if (s.ok())
+      s = device_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_), rank_, "processors of the device");
+    if (!s) return s;
+    if (per_processor * processors < layout_.blocks) {
+      return status::failure(errc::invalid_configuration, rank_,
+                             "rank %d: the device runs %d blocks at once, and the option blocks is %d: lower it", rank_,
+                             per_processor * processors, layout_.blocks);
+    }
+    asked_.push_back({stub, shared});
+    return {};
+  }
+
+  result<device_image*> image_of(exec::plan const& plan, char const* what, bool captured) noexcept {
+    for (device_image& known : images_)
+      if (known.plan == &plan) return &known;
+    if (captured) return before_capture(what);
+    device_image fresh(plan);
+    fresh.plan = &plan;
+    std::size_t const bytes = static_cast<std::size_t>(fresh.host.words().size()) * sizeof(std::int32_t);
+    result<device_allocation> memory = device_allocation::of(bytes, rank_);
+    if (!memory) return memory.error();
+    fresh.memory = std::move(*memory);
+    status const s = device_status(cudaMemcpy(fresh.memory.at(), fresh.host.words().begin(), bytes, cudaMemcpyHostToDevice), rank_,
+                                   "copying a plan to the device");
+    if (!s) return s;
+    images_.push_back(std::move(fresh));
+    return &images_.back();
+  }
+  status grow(device_image& image, std::size_t bytes, char const* what, bool captured) noexcept {
+    if (bytes <= image.scratch_bytes) return {};
+    if (captured) return before_capture(what);
+    // What is on its way may still use the old one; freeing waits for it.
+    result<device_allocation> memory = device_allocation::of(bytes, rank_);
+    if (!memory) return memory.error();
+    image.scratch = std::move(*memory);
+    image.scratch_bytes = bytes;
+    return {};
+  }
+  status before_capture(char const* what) const noexcept {
+    return status::failure(errc::not_supported, rank_,
+                           "rank %d: %.40s is captured before it has been called: call it once, as large, before the "
+                           "capture, which copies its plan to the device",
+                           rank_, what);
+  }
+
+  board place_;  // for the watch and for whoever asks; never for a call's own waits
+  int rank_, size_, device_;
+  device::layout layout_;
+  driver_calls driver_;
+  device_meeting meeting_;
+  device_windows windows_;
+  mapping_cache mappings_;
+  device_allocation private_;
+  pinned_array<device::report> reports_;
+  pinned_array<word> errand_word_;
+  cudaStream_t errand_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  device::wires<device::flagged<>> plain_;
+  device::wires<device::low_latency<>> quick_;
+  device::world group_;
+  std::uint8_t* token_ = nullptr;
+  std::list<device_image> images_;
+  std::vector<std::pair<void const*, std::size_t>> asked_;
+  cudaStream_t last_stream_ = nullptr;
+  bool busy_ = false;
+  nanoseconds first_lost_ = 0;
+  std::optional<abort_watch<device_side>> watch_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks as forked processes that own a device of the stand-in, and what they do with it.
+#pragma once
+
+#include <collectx/cuda_ipc.cuh>
+
+#include "../../run/processes.hpp"
+#include "../standin/serial_block.hpp"
+
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+namespace gpu {
+
+namespace cx = collectx;
+using communicator = cx::communicator<cx::cuda_ipc_transport>;
+
+/// Small, so that a few thousand elements take several pieces on several blocks.
+inline cx::cuda_ipc::options small() {
+  cx::cuda_ipc::options o;
+  o.blocks = 2;
+  o.slots = {2, 4096};
+  o.low_latency = {2, 1024};
+  o.host_slots = 4;
+  o.host_slot_bytes = 4096;
+  o.device = 0;
+  o.join_timeout = std::chrono::seconds(20);
+  return o;
+}
+
+/// What the runtime says, as a status that ends the group.
+inline cx::status ok(communicator& comm, cudaError_t e, char const* what) {
+  return e == cudaSuccess ? cx::status{} : comm.abort(cx::detail::device_failure(e, comm.rank(), what));
+}
+
+/// Device memory of a test.
+template <class T>
+class buffer {
+ public:
+  buffer(std::size_t count) : count_(count) { error_ = cudaMalloc(reinterpret_cast<void**>(&at_), count * sizeof(T)); }
+  buffer(buffer const&) = delete;
+  ~buffer() { (void)cudaFree(at_); }
+  cudaError_t error() const { return error_; }
+  std::span<T> all() const { return {at_, count_}; }
+  std::span<T> first(std::size_t count) const { return {at_, count}; }
+  cudaError_t fill(std::vector<T> const& from) { return cudaMemcpy(at_, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice); }
+  cudaError_t read(std::vector<T>& to) const { return cudaMemcpy(to.data(), at_, to.size() * sizeof(T), cudaMemcpyDeviceToHost); }
+
+ private:
+  std::size_t count_;
+  T* at_ = nullptr;
+  cudaError_t error_;
+};
+
+class stream {
+ public:
+  stream() { error_ = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  stream(stream const&) = delete;
+  ~stream() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+  cudaError_t error() const { return error_; }
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaError_t error_;
+};
+
+/// Starts `size` ranks, each of which joins and runs f(comm) -> status; `before(rank)` comes first.
+template <class Before, class F>
+void start(processes::group& group, cx::in_process_rendezvous& table, int size, cx::cuda_ipc::options const& options, Before before, F f) {
+  for (int r = 0; r < size; ++r)
+    group.start([&table, &options, before, f, r]() -> cx::status {
+      before(r);
+      auto mine = table.of(r);
+      auto comm = cx::cuda_ipc::join(mine, options);
+      return comm ? f(*comm) : comm.error();
+    });
+}
+
+/// The same, to the end; the first failure.
+template <class F>
+cx::status run(int size, F f, cx::cuda_ipc::options const& options = small()) {
+  return cx::cuda_ipc::run(size, options, f);
+}
+
+}  // namespace gpu
