@@ -82,11 +82,12 @@ class plan_cache {
 
     /// Names the plan, for messages and for the ranks that compare theirs.
     [[gnu::noinline]] void introduce(char const* collective, int root) {
-      char type_name[16], text[sizeof record.what + 32];
+      char type_name[16], text[160] = {};
       kind.name_element(type_name, sizeof type_name);
-      std::snprintf(text, sizeof text, "%s %s%s%.12s %.18s", collective, type_name, *kind.operation != 0 ? " " : "", kind.operation,
+      std::snprintf(text, sizeof text, "%s %s%s%.40s %.80s", collective, type_name, *kind.operation != 0 ? " " : "", kind.operation,
                     kind.algorithm);
-      std::memcpy(record.what, text, sizeof record.what - 1);
+      std::memcpy(record.what, text, sizeof record.what);
+      if (text[sizeof record.what] != 0) std::memcpy(record.what + sizeof record.what - 2, "..", 2);
       record.root = root;
       identity = hash_of(text, 0xcbf29ce484222325u);
       exec::plan const& plan = bound.content();

@@ -28,8 +28,8 @@ struct call_record {
   std::uint64_t sequence = 0;  ///< number of the call on its communicator, from 1
   std::uint64_t count = 0;     ///< elements, as the caller gave them
   std::int32_t root = -1;
-  std::uint32_t tag = 0;       ///< travels with every message of the call
-  char what[40] = {};          ///< "all_reduce float sum ring"
+  std::uint32_t tag = 0;  ///< travels with every message of the call
+  char what[40] = {};     ///< "all_reduce float32 sum ring"; as many characters as there are, then without a 0 at the end
 };
 
 /// The sending end.
