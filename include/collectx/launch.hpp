@@ -54,6 +54,16 @@ status outcome_of(communicator<Tr>& comm, F& f) {
 #endif
 }
 
+/// A communicator over what Tr::join comes to.
+template <Transport Tr, Rendezvous R, class Options>
+result<communicator<Tr>> join_by(R& rendezvous, Options const& chosen) noexcept {
+  return within_memory(rendezvous.rank(), [&]() -> result<communicator<Tr>> {
+    result<Tr> transport = Tr::join(rendezvous, chosen);
+    if (!transport) return transport.error();
+    return communicator<Tr>(std::move(*transport));
+  });
+}
+
 /// Where f(comm) fails, so does the group: the other ranks would wait for this one.
 template <Transport Tr, class F>
 status call(communicator<Tr>& comm, F& f) {
@@ -82,12 +92,8 @@ template <class Tr, Rendezvous R, class Options, class F>
 [[noreturn]] void be_rank(R&& rendezvous, Options const& chosen, outcomes& out, F& f) {
   status s;
   {
-    result<Tr> transport = Tr::join(rendezvous, chosen);
-    s = transport.error();
-    if (transport) {
-      communicator<Tr> comm(std::move(*transport));
-      s = call(comm, f);
-    }
+    result<communicator<Tr>> comm = join_by<Tr>(rendezvous, chosen);
+    s = comm ? call(*comm, f) : comm.error();
     out.first().report(s);
   }
   std::fflush(nullptr);
@@ -160,14 +166,12 @@ using options = transport_options;
 /// Joins the group that `rendezvous` is about, as the process that calls it.
 /// Errors: see shared_memory_transport::join.
 template <Rendezvous R>
-result<communicator<shared_memory_transport>> join(R& rendezvous, options const& chosen = {}) {
-  result<shared_memory_transport> transport = shared_memory_transport::join(rendezvous, chosen);
-  if (!transport) return transport.error();
-  return communicator<shared_memory_transport>(std::move(*transport));
+result<communicator<shared_memory_transport>> join(R& rendezvous, options const& chosen = {}) noexcept {
+  return detail::join_by<shared_memory_transport>(rendezvous, chosen);
 }
 template <Rendezvous R>
-result<communicator<shared_memory_transport>> join(R&& rendezvous, options const& chosen = {}) {
-  return join(rendezvous, chosen);
+result<communicator<shared_memory_transport>> join(R&& rendezvous, options const& chosen = {}) noexcept {
+  return detail::join_by<shared_memory_transport>(rendezvous, chosen);
 }
 
 /// Runs f(communicator&) -> status on `size` ranks, each a forked process, and returns the first failure; a rank that dies is one.

@@ -16,10 +16,8 @@ using options = libfabric_options;
 
 /// Joins the group that `rendezvous` is about. Errors: see libfabric_transport::join.
 template <class R>
-result<communicator<libfabric_transport>> join(R&& rendezvous, options const& chosen = {}) {
-  result<libfabric_transport> transport = libfabric_transport::join(rendezvous, chosen);
-  if (!transport) return transport.error();
-  return communicator<libfabric_transport>(std::move(*transport));
+result<communicator<libfabric_transport>> join(R&& rendezvous, options const& chosen = {}) noexcept {
+  return detail::join_by<libfabric_transport>(rendezvous, chosen);
 }
 
 /// Runs f(communicator&) -> status on `size` ranks, each a forked process, and returns the first failure; a rank that dies is one.
@@ -37,10 +35,8 @@ using options = composite_options;
 
 /// Joins the group that `rendezvous` is about. Errors: see composite_transport::join.
 template <class R>
-result<communicator<composite_transport>> join(R&& rendezvous, options const& chosen = {}) {
-  result<composite_transport> transport = composite_transport::join(rendezvous, chosen);
-  if (!transport) return transport.error();
-  return communicator<composite_transport>(std::move(*transport));
+result<communicator<composite_transport>> join(R&& rendezvous, options const& chosen = {}) noexcept {
+  return detail::join_by<composite_transport>(rendezvous, chosen);
 }
 
 /// Runs f(communicator&) -> status on `size` ranks, each a forked process, and returns the first failure; a rank that dies is one.

@@ -8,11 +8,11 @@
 #include "collectx/exec/drive.hpp"
 #include "collectx/nodes.hpp"
 #include "collectx/plan_cache.hpp"
+#include "collectx/process.hpp"
 
 #include <sched.h>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <thread>  // for std::chrono::nanoseconds: <chrono> itself brings streams, a tenth of a second
 #include <utility>
@@ -176,17 +176,11 @@ struct turn {
 template <Transport Tr>
 struct member {
   explicit member(Tr wire) : transport(std::move(wire)), plans(transport) {
-    char const* const text = std::getenv("COLLECTX_TIMEOUT");
-    if (text != nullptr) {
-      char* end = nullptr;
-      double const seconds = std::strtod(text, &end);
-      if (end != text && *end == 0 && seconds > 0 && seconds < 1e9) {
-        timeout = static_cast<nanoseconds>(seconds * 1e9);
-      } else {  // each call says so
-        failure = status::failure(errc::invalid_configuration, transport.rank(),
-                                  "COLLECTX_TIMEOUT is \"%.40s\": it needs seconds, above 0 and below 1e9", text);
-      }
-    }
+    result<nanoseconds> said = time_in("COLLECTX_TIMEOUT", timeout, transport.rank());
+    if (said)
+      timeout = *said;
+    else
+      failure = said.error();  // each call says so
     if constexpr (knows_nodes<Tr>) nodes = node_table(transport);
   }
   member(member const&) = delete;

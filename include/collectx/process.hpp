@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who a process is, in a way that survives the reuse of process numbers, and the clock all waits are measured by.
+/// Who a process is, in a way that survives the reuse of process numbers; the clock all waits are measured by, and what the environment
+/// says of their length.
 #pragma once
 
 #include "collectx/config.hpp"
+#include "collectx/status.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -49,6 +51,20 @@ inline std::int64_t monotonic_now() noexcept {
 inline void nap(std::int64_t ns) noexcept {
   std::timespec const time{static_cast<std::time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
   ::nanosleep(&time, nullptr);
+}
+
+/// As good as for ever, and the clock does not overflow.
+inline constexpr std::int64_t years = 100'000'000'000'000'000;
+
+/// The seconds that an environment variable holds, in ns, or `otherwise` where it is not set.
+/// Errors: invalid_configuration with what it holds.
+inline result<std::int64_t> time_in(char const* variable, std::int64_t otherwise, int rank) noexcept {
+  char const* const text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  double const time = std::strtod(text, &end) * 1e9;
+  if (end != text && *end == 0 && time >= 1 && time < 1e18) return lesser(static_cast<std::int64_t>(time), years);
+  return status::failure(errc::invalid_configuration, rank, "%s is \"%.40s\": it needs seconds, above 0 and below 1e9", variable, text);
 }
 
 /// A file descriptor that is closed when it goes.

@@ -2,6 +2,7 @@
 /// How ranks that know nothing of each other but a number find each other: a few small values, put by one and got by the others.
 #pragma once
 
+#include "collectx/process.hpp"
 #include "collectx/status.hpp"
 #include "collectx/transport.hpp"
 
@@ -48,6 +49,16 @@ concept Rendezvous = requires(R& rendezvous, char const* key, rendezvous_value c
 };
 
 namespace detail {
+
+inline constexpr nanoseconds usual_join_patience = 60'000'000'000;
+
+/// How long ranks may take to come together: as long as was chosen, or, where nothing was, COLLECTX_JOIN_TIMEOUT seconds, or 60.
+/// Errors: invalid_configuration where that variable holds no seconds.
+inline result<nanoseconds> join_patience(nanoseconds chosen, int rank) noexcept {
+  if (chosen > 0) return lesser(chosen, years);
+  return time_in("COLLECTX_JOIN_TIMEOUT", usual_join_patience, rank);
+}
+
 template <Rendezvous R>
 status trouble_of([[maybe_unused]] R& rendezvous) noexcept {
   if constexpr (requires { rendezvous.trouble(); })
@@ -55,6 +66,7 @@ status trouble_of([[maybe_unused]] R& rendezvous) noexcept {
   else
     return {};
 }
+
 }  // namespace detail
 
 }  // namespace v0

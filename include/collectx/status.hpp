@@ -34,8 +34,17 @@ namespace detail {
 struct category final : std::error_category {
   char const* name() const noexcept override { return "collectx"; }
   std::string message(int code) const override {
-    constexpr char const* texts[] = {"ok", "invalid argument", "invalid configuration", "not supported", "ranks made different calls",
-                                     "a rank died", "timeout", "aborted", "out of memory", "busy", "system error"};
+    constexpr char const* texts[] = {"ok",
+                                     "invalid argument",
+                                     "invalid configuration",
+                                     "not supported",
+                                     "ranks made different calls",
+                                     "a rank died",
+                                     "timeout",
+                                     "aborted",
+                                     "out of memory",
+                                     "busy",
+                                     "system error"};
     constexpr int known = static_cast<int>(sizeof texts / sizeof *texts);
     return code >= 0 && code < known ? texts[code] : "unknown";
   }
@@ -139,7 +148,11 @@ class [[nodiscard]] result {
   result(result&& other) noexcept : has_value_(other.has_value_), error_(other.error_) {
     if (has_value_) ::new (static_cast<void*>(&value_)) T(std::move(other.value_));
   }
-  result& operator=(result&&) = delete;
+  result& operator=(result&& other) noexcept {
+    if (this == &other) return *this;
+    this->~result();
+    return *::new (static_cast<void*>(this)) result(std::move(other));  // a T need not be assignable
+  }
   ~result() {
     if (has_value_) value_.~T();
   }
@@ -171,6 +184,22 @@ class [[nodiscard]] result {
     T value_;
   };
 };
+
+namespace detail {
+/// f(), or a failure where that runs out of memory. Without exceptions a container ends the process instead.
+template <class F>
+auto within_memory([[maybe_unused]] int rank, F&& f) noexcept -> decltype(f()) {
+#if COLLECTX_EXCEPTIONS
+  try {
+    return f();
+  } catch (std::bad_alloc const&) {
+    return status::failure(errc::out_of_memory, rank, "rank %d has no memory left", rank);
+  }
+#else
+  return f();
+#endif
+}
+}  // namespace detail
 
 }  // namespace v0
 }  // namespace collectx

@@ -12,12 +12,26 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "processes.hpp"
 
 namespace cx = collectx;
+
+namespace {
+/// So many times more there is memory, and then not once; below 0 always.
+int allocations_left = -1;
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -141,6 +155,24 @@ TEST_CASE("who never came is named") {
   for (int i : {0, 1}) CHECK_MESSAGE(ranks[i].names("joined rank 0, missing: 1, 3"), std::string(ranks[i].text));
 }
 
+TEST_CASE("COLLECTX_JOIN_TIMEOUT is how long ranks on a network wait for each other") {
+  auto const alone = [](char const* seconds) {
+    ::setenv("COLLECTX_JOIN_TIMEOUT", seconds, 1);
+    auto table = cx::in_process_rendezvous::create(2);
+    std::vector<cx::status> const ends{cx::libfabric::join(table->of(0)).error(), cx::composite::join(table->of(1)).error()};
+    ::unsetenv("COLLECTX_JOIN_TIMEOUT");
+    return ends;
+  };
+  for (cx::status const& end : alone("0.1")) {
+    CHECK_MESSAGE(end.code() == cx::errc::timeout, std::string(end.what()));
+    CHECK_MESSAGE(std::strstr(end.what(), "missing: ") != nullptr, std::string(end.what()));
+  }
+  for (cx::status const& end : alone("tomorrow")) {
+    CHECK(end.code() == cx::errc::invalid_configuration);
+    CHECK_MESSAGE(std::strstr(end.what(), "COLLECTX_JOIN_TIMEOUT is \"tomorrow\"") != nullptr, std::string(end.what()));
+  }
+}
+
 TEST_CASE("who never came to the store is named by it, long before the time for joining is over") {
   std::atomic<int>* const port = processes::shared<std::atomic<int>>();
   processes::group ranks(2);
@@ -162,4 +194,34 @@ TEST_CASE("who never came to the store is named by it, long before the time for 
   for (int i : {0, 1}) CHECK(ranks[i].code == static_cast<int>(cx::errc::timeout));
   for (int i : {0, 1}) CHECK_MESSAGE(ranks[i].names("rank 2 of 3 never came to 127.0.0.1:"), std::string(ranks[i].text));
   ::munmap(port, sizeof *port);
+}
+
+TEST_CASE("whatever memory cannot be had while joining, that rank says so, and the others do not wait for it") {
+  constexpr int before_it_comes = 3;                            // nobody knows of it yet
+  static_cast<void>(cx::detail::fabric_endpoint::offered({}));  // libfabric gets ready once, and not in every child
+  int told = 0;
+  for (int given = before_it_comes, joined = 0; joined == 0; ++given) {
+    REQUIRE(given < 1000);
+    CAPTURE(given);
+    auto table = cx::in_process_rendezvous::create(2);
+    processes::group ranks(2);
+    for (int r : {0, 1}) {
+      ranks.start([&, r]() -> cx::status {
+        auto rendezvous = table->of(r);
+        if (r == 1) allocations_left = given;
+        auto comm = cx::composite::join(rendezvous);
+        allocations_left = -1;
+        return comm ? comm->barrier() : comm.error();
+      });
+    }
+    ranks.wait();
+    joined = ranks[1].code == 0;
+    if (joined != 0) continue;
+    CHECK_MESSAGE(ranks[1].code == static_cast<int>(cx::errc::out_of_memory), std::string(ranks[1].text));
+    bool const heard = ranks[0].code == static_cast<int>(cx::errc::out_of_memory);
+    CHECK_MESSAGE((heard || ranks[0].code == static_cast<int>(cx::errc::peer_lost)), std::string(ranks[0].text));
+    for (int r : {0, 1}) CHECK(ranks[r].rank == 1);
+    told += heard;
+  }
+  CHECK(told > 0);
 }

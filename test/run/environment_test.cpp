@@ -42,10 +42,10 @@ class surrounded_by {
   }
 
  private:
-  static constexpr char const* all[] = {"COLLECTX_RENDEZVOUS", "COLLECTX_MASTER_PORT", "COLLECTX_SECRET", "RANK",
-                                        "WORLD_SIZE",          "MASTER_ADDR",          "MASTER_PORT",     "TORCHELASTIC_USE_AGENT_STORE",
-                                        "PMIX_NAMESPACE",      "SLURM_PROCID",         "SLURM_NTASKS",    "SLURM_STEP_ID",
-                                        "SLURM_STEP_NUM_TASKS"};
+  static constexpr char const* all[] = {
+      "COLLECTX_RENDEZVOUS", "COLLECTX_JOIN_TIMEOUT", "COLLECTX_MASTER_PORT",         "COLLECTX_SECRET", "RANK",         "WORLD_SIZE",
+      "MASTER_ADDR",         "MASTER_PORT",           "TORCHELASTIC_USE_AGENT_STORE", "PMIX_NAMESPACE",  "SLURM_PROCID", "SLURM_NTASKS",
+      "SLURM_STEP_ID",       "SLURM_STEP_NUM_TASKS"};
   std::vector<std::optional<std::string>> before_;
 };
 
@@ -221,5 +221,50 @@ TEST_CASE("processes meet as the environment says: at a file, or at an address a
     }
     g.wait();
     for (int r = 0; r < n; ++r) CHECK_MESSAGE(g[r].code == 0, g[r].text);
+  }
+}
+
+namespace {
+
+/// What rank 1 of 2 comes to by each way of joining in one process, where rank 0 never comes.
+std::vector<cx::status> waits_in_vain(std::chrono::nanoseconds chosen) {
+  cx::transport_options options;
+  options.join_timeout = chosen;
+  cx::tcp_store_options store;
+  store.timeout = chosen;
+  store.port = 1;
+  processes::scratch place;
+  auto table = cx::in_process_rendezvous::create(2);
+  auto file = cx::file_rendezvous::create(place.file().c_str(), 1, 2);
+  auto in_table = table->of(1);
+  return {cx::shared_memory::join(table->of(1), options).error(), cx::shared_memory::join(*file, options).error(),
+          cx::loopback_transport::join(in_table, options).error(), cx::tcp_store_rendezvous::create(1, 2, store).error()};
+}
+
+}  // namespace
+
+TEST_CASE("COLLECTX_JOIN_TIMEOUT is how long ranks wait for each other where the program does not say it") {
+  auto const all_late = [](std::string const& said, std::chrono::nanoseconds chosen) {
+    surrounded_by const s(variables{{"COLLECTX_JOIN_TIMEOUT", said}});
+    cx::nanoseconds const begun = cx::detail::monotonic_now();
+    std::vector<cx::status> ends = waits_in_vain(chosen);
+    if (chosen.count() == 0) {
+      surrounded_by const too(torchrun("1", "2", "127.0.0.1", "1", {{"COLLECTX_JOIN_TIMEOUT", said}}));
+      ends.push_back(cx::environment_rendezvous::create().error());
+    }
+    for (cx::status const& end : ends) CHECK_MESSAGE(end.code() == cx::errc::timeout, end.what());
+    CHECK(cx::detail::monotonic_now() - begun < 30'000'000'000);
+  };
+  all_late("0.05", std::chrono::nanoseconds(0));
+  all_late("600", std::chrono::milliseconds(50));
+
+  for (char const* bad : {"", "soon", "0", "-1", "1e-12", "1e9", "nan", "60 s"}) {
+    surrounded_by const s(variables{{"COLLECTX_JOIN_TIMEOUT", bad}});
+    std::string const expected = "COLLECTX_JOIN_TIMEOUT is \"" + std::string(bad) + "\": it needs seconds";
+    for (cx::status const& end : waits_in_vain({})) {
+      CHECK(end.code() == cx::errc::invalid_configuration);
+      CHECK_MESSAGE(has(end.what(), expected.c_str()), end.what());
+    }
+    CHECK(cx::tcp_store_rendezvous::create(0, 2).error().code() == cx::errc::invalid_configuration);
   }
 }

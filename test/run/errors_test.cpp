@@ -262,6 +262,20 @@ TEST_CASE("element types, operations and algorithms that differ between ranks en
              cx::errc::mismatch, {"rank 0 calls all_reduce int32 sum two_shot", "calls all_reduce int32 sum ring"});
 }
 
+TEST_CASE("what a call is said to be ends where there is no room for more, and shows that") {
+  auto const differing = [](auto const& op) {
+    return on_each_rank(2, [&op](auto& comm) {
+      std::vector<float> in(4, 1.0F), out(4);
+      return comm.rank() == 0 ? comm.all_reduce(in, out, op, cx::algo::recursive_halving{})
+                              : comm.all_reduce(in, out, op, cx::algo::recursive_doubling{});
+    });
+  };
+  all_refuse(differing(cx::sum{}), cx::errc::mismatch,
+             {"all_reduce float32 sum recursive_halving of 4", "all_reduce float32 sum recursive_doubl.. of 4"});
+  all_refuse(differing(cx::prod{}), cx::errc::mismatch,
+             {"all_reduce float32 prod recursive_halv.. of 4", "all_reduce float32 prod recursive_doub.. of 4"});
+}
+
 TEST_CASE("roots that differ between ranks end this call or the next, on all ranks") {
   std::vector<cx::status> const ends = on_each_rank(3, [](auto& comm) -> cx::status {
     ints both(4);
@@ -288,6 +302,43 @@ TEST_CASE("a rank that makes its calls in another order is found out") {
     return comm.all_reduce(in, out, cx::sum{});
   });
   all_refuse(ends, cx::errc::mismatch, {"all_reduce int32 sum", "all_gather int32"});
+}
+
+TEST_CASE("a result can take the place of another, whatever either holds, and nothing is lost or kept") {
+  struct counted {
+    explicit counted(int* count, int number) : alive(count), value(number) { ++*alive; }
+    counted(counted&& other) noexcept : alive(other.alive), value(other.value) { ++*alive; }
+    counted& operator=(counted&&) = delete;
+    ~counted() { --*alive; }
+    int* alive;
+    int value;
+  };
+  int alive = 0;
+  {
+    using results = cx::result<counted>;
+    results kept = counted(&alive, 1);
+    kept = results(counted(&alive, 2));
+    CHECK(kept->value == 2);
+    CHECK(alive == 1);
+    kept = cx::status::failure(cx::errc::busy, 3, "no");
+    CHECK(!kept);
+    CHECK(kept.error().rank() == 3);
+    CHECK(alive == 0);
+    kept = counted(&alive, 4);
+    CHECK(kept->value == 4);
+    CHECK(kept.error().ok());
+    results& same = kept;
+    kept = std::move(same);
+    CHECK(kept->value == 4);
+    CHECK(alive == 1);
+  }
+  CHECK(alive == 0);
+  support::all_succeed(4, [](auto& comm) -> cx::status {
+    auto group = comm.split(comm.rank() % 2);
+    for (int halvings = 0; halvings < 2 && group; ++halvings) group = group->split(0);
+    if (!group) return group.error();
+    return group->size() == 2 ? group->barrier() : support::wrong(comm.rank(), "the group is another");
+  });
 }
 
 TEST_CASE("a communicator that has failed returns its first failure ever after") {

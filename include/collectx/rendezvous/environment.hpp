@@ -111,8 +111,8 @@ struct surroundings {
 }  // namespace detail
 
 struct environment_options {
-  char const* secret = nullptr;                                 ///< as in tcp_store_options
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
+  char const* secret = nullptr;         ///< as in tcp_store_options
+  std::chrono::nanoseconds timeout{0};  ///< for all ranks to come; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
 };
 
 /// Models Rendezvous. The first of these that the environment speaks of:

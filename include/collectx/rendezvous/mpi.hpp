@@ -9,7 +9,6 @@
 #include "collectx/status.hpp"
 
 #include <mpi.h>
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -25,9 +24,10 @@ inline namespace v0 {
 class mpi_rendezvous : public tcp_store_rendezvous {
  public:
   /// Collective over `comm`: in the same order among its other collectives on every rank. Calls MPI on the caller's thread only.
+  /// `timeout` as in tcp_store_options.
   /// Errors: invalid_argument where MPI is not initialised or `comm` is null or between groups; timeout where rank 0 does not call; those
   /// of tcp_store_rendezvous. What MPI itself refuses goes to the error handler of `comm`, which by default ends the program.
-  static result<mpi_rendezvous> create(::MPI_Comm comm, std::chrono::nanoseconds timeout = std::chrono::seconds(60)) noexcept {
+  static result<mpi_rendezvous> create(::MPI_Comm comm, std::chrono::nanoseconds timeout = {}) noexcept {
     int begun = 0, ended = 0, between = 0, rank = -1, size = 0;
     ::MPI_Initialized(&begun);
     ::MPI_Finalized(&ended);
@@ -41,8 +41,9 @@ class mpi_rendezvous : public tcp_store_rendezvous {
     ::MPI_Comm_rank(comm, &rank);
     ::MPI_Comm_size(comm, &size);
 
-    constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const patience = (std::min)(static_cast<std::int64_t>(timeout.count()), years);
+    // Where the environment holds no time, `invite` and `attend` say so: who went now would be missed in the broadcast.
+    result<nanoseconds> chosen = detail::join_patience(timeout.count(), rank);
+    nanoseconds const patience = chosen ? *chosen : detail::usual_join_patience;
     nanoseconds const deadline = detail::monotonic_now() + patience;
     std::unique_ptr<detail::invitation> where(new (std::nothrow) detail::invitation);
     if (!where) return status::failure(errc::out_of_memory, rank, "mpi_rendezvous: no memory on rank %d", rank);

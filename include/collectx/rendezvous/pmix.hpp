@@ -160,14 +160,13 @@ class pmix_rendezvous : public tcp_store_rendezvous {
   /// Whether a PMIx launcher has started this process.
   static bool present() noexcept { return std::getenv("PMIX_NAMESPACE") != nullptr; }
 
+  /// `timeout` as in tcp_store_options.
   /// Errors: system where there is no launcher; timeout where rank 0 does not come; those of tcp_store_rendezvous.
-  static result<pmix_rendezvous> create(std::chrono::nanoseconds timeout = std::chrono::seconds(60)) noexcept {
+  static result<pmix_rendezvous> create(std::chrono::nanoseconds timeout = {}) noexcept {
     result<detail::pmix_session*> session = detail::pmix_session::get();
     if (!session) return session.error();
     detail::pmix_session& pmix = **session;
-    constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const patience = (std::min)(static_cast<std::int64_t>(timeout.count()), years);
-    nanoseconds const deadline = detail::monotonic_now() + patience;
+    nanoseconds const begun = detail::monotonic_now();
     char key[32];
     pmix.next_key(key);
     detail::invitation where;
@@ -178,7 +177,9 @@ class pmix_rendezvous : public tcp_store_rendezvous {
       if (!told) return told;
       return pmix_rendezvous(std::move(*store));
     }
-    if (status s = pmix.get(key, deadline, static_cast<double>(patience) * 1e-9, where); !s) return s;
+    result<nanoseconds> patience = detail::join_patience(timeout.count(), pmix.rank());
+    if (!patience) return patience.error();
+    if (status s = pmix.get(key, begun + *patience, static_cast<double>(*patience) * 1e-9, where); !s) return s;
     result<tcp_store_rendezvous> store = detail::attend(where, pmix.rank(), pmix.size(), timeout);
     if (!store) return store.error();
     return pmix_rendezvous(std::move(*store));

@@ -335,8 +335,6 @@ class store_server {
     c.close();
   }
 
-  static constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-
   store_place place_;
   int size_;
   nanoseconds patience_, grace_, deadline_;

@@ -27,11 +27,11 @@ namespace collectx {
 inline namespace v0 {
 
 struct tcp_store_options {
-  char const* address = "127.0.0.1";  ///< rank 0's: a name, IPv4, IPv6 with or without brackets; also with a port, "[::1]:29500"
-  int port = 29500;                   ///< where the address has none; 0, for rank 0: the kernel chooses, and `port()` tells
-  char const* secret = nullptr;       ///< what all ranks know and strangers do not; null: COLLECTX_SECRET, or nothing
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
-  std::chrono::nanoseconds linger = std::chrono::seconds(2);    ///< rank 0 stays so long after a failure, for those who have to hear of it
+  char const* address = "127.0.0.1";    ///< rank 0's: a name, IPv4, IPv6 with or without brackets; also with a port, "[::1]:29500"
+  int port = 29500;                     ///< where the address has none; 0, for rank 0: the kernel chooses, and `port()` tells
+  char const* secret = nullptr;         ///< what all ranks know and strangers do not; null: COLLECTX_SECRET, or nothing
+  std::chrono::nanoseconds timeout{0};  ///< for all ranks to come; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
+  std::chrono::nanoseconds linger = std::chrono::seconds(2);  ///< rank 0 stays so long after a failure, for those who have to hear of it
 };
 
 /// Models Rendezvous. Rank 0 listens at the address, and only there (at all addresses where its own name leads to loopback, as on Debian);
@@ -64,10 +64,10 @@ class tcp_store_rendezvous {
     place.set_port(port);
     char const* const secret = options.secret != nullptr ? options.secret : std::getenv("COLLECTX_SECRET");
     place.key = detail::key_of(secret == nullptr ? "" : secret);
-    constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    auto const bounded = [&](std::int64_t time) { return (std::clamp)(time, std::int64_t{0}, years); };
-    nanoseconds const patience = bounded(options.timeout.count());
-    return rank == 0 ? lead(place, size, patience, bounded(options.linger.count())) : follow(place, rank, size, patience);
+    result<nanoseconds> patience = detail::join_patience(options.timeout.count(), rank);
+    if (!patience) return patience.error();
+    nanoseconds const linger = (std::clamp)(nanoseconds{options.linger.count()}, nanoseconds{0}, detail::years);
+    return rank == 0 ? lead(place, size, *patience, linger) : follow(place, rank, size, *patience);
   }
 
   tcp_store_rendezvous(tcp_store_rendezvous&&) noexcept = default;

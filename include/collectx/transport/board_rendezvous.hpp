@@ -70,9 +70,11 @@ class board_rendezvous {
     if (!survivors_) {
       if (status s = transport_->verdict(); !s) return s;
     }
+    rendezvous_value seen;
     for (int member : members_) {
-      if (member == transport_->rank() || !transport_->lost(member)) continue;
-      return status::failure(errc::peer_lost, member, "rank %d was lost while ranks founded a group", member);
+      if (member == transport_->rank()) continue;
+      transport_->posted(member, "", seen);  // takes in what has come: who waits for trouble may look at nothing else
+      if (transport_->lost(member)) return status::failure(errc::peer_lost, member, "rank %d was lost while ranks founded a group", member);
     }
     return {};
   }

@@ -71,16 +71,21 @@ class composite_transport {
   /// ranks.
   template <Rendezvous R>
   static result<composite_transport> join(R& rendezvous, composite_options const& options = {}) noexcept {
+    result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rendezvous.rank());
+    if (!patience) return patience.error();
     libfabric_options between = options.between;
-    between.join_timeout = options.join_timeout;
+    between.join_timeout = std::chrono::nanoseconds(*patience);
     between.between_hosts = true;
     result<far> wide = far::join(rendezvous, between);
     if (!wide) return wide.error();
-    auto made = std::make_unique<state>(std::move(*wide), options);
-    status const mine = made->join_neighbours();
-    if (status s = made->agree(mine); !s) return s;
-    made->connect();
-    return composite_transport(std::move(made));
+    return detail::within_memory(rendezvous.rank(), [&]() -> result<composite_transport> {
+      auto made = std::make_unique<state>(std::move(*wide), options);
+      made->options.join_timeout = between.join_timeout;
+      status const mine = made->join_neighbours();
+      if (status s = made->agree(mine); !s) return s;
+      made->connect();
+      return composite_transport(std::move(made));
+    });
   }
 
   int rank() const noexcept { return state_->wide.rank(); }

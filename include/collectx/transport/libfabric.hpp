@@ -30,8 +30,8 @@ struct libfabric_options {
   int slots = 16;                                   ///< per channel
   std::size_t slot_bytes = std::size_t{128} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
   int lanes = 4;
-  std::size_t memory = 0;                                            ///< most bytes that this rank may register; 0: no bound
-  std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together
+  std::size_t memory = 0;                    ///< most bytes that this rank may register; 0: no bound
+  std::chrono::nanoseconds join_timeout{0};  ///< for all ranks to come together; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
   std::chrono::nanoseconds link_timeout = std::chrono::seconds(10);  ///< after which a host that does not answer is out of reach
   bool between_hosts = false;                                        ///< only providers that reach other hosts are chosen among
   char const* provider = nullptr;  ///< "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "shm"...; null: the best that all ranks have
@@ -66,13 +66,17 @@ class libfabric_transport {
     mine.slots = options.slots;
     mine.lanes = options.lanes;
     mine.slot_bytes = options.slot_bytes;
-    constexpr nanoseconds years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const deadline = detail::monotonic_now() + (std::min)(nanoseconds{options.join_timeout.count()}, years);
+    result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rank);
+    if (!patience) return patience.error();
+    nanoseconds const deadline = detail::monotonic_now() + *patience;
     result<detail::socket_mesh> mesh = detail::socket_mesh::join(rendezvous, mine, options.link_timeout.count(), deadline);
     if (!mesh) return mesh.error();
-    auto made = std::make_unique<state>(std::move(*mesh), options);
-    if (status s = made->found(deadline); !s) return s;
-    return libfabric_transport(std::move(made));
+    return detail::within_memory(rank, [&]() -> result<libfabric_transport> {
+      auto made = std::make_unique<state>(std::move(*mesh), options);
+      status const s = detail::within_memory(rank, [&] { return made->found(deadline); });
+      if (s.ok()) return libfabric_transport(std::move(made));
+      return s.code() == errc::out_of_memory ? made->board.mesh().refuse(s) : s;
+    });
   }
 
   libfabric_transport(libfabric_transport&&) noexcept = default;
@@ -192,7 +196,7 @@ class libfabric_transport {
     }
 
     /// Everything between a mesh and a group.
-    status found(nanoseconds deadline) noexcept {
+    status found(nanoseconds deadline) {
       detail::socket_mesh& mesh = board.mesh();
       for (int r = 0; r < mesh.size(); ++r) {
         options.slots = (std::min)(options.slots, static_cast<int>(mesh.said(r).slots));
@@ -217,7 +221,7 @@ class libfabric_transport {
       return s;
     }
 
-    status choose(nanoseconds deadline) noexcept {
+    status choose(nanoseconds deadline) {
       detail::socket_mesh& mesh = board.mesh();
       wish mine;
       mine.host = detail::host_identity();
@@ -258,7 +262,7 @@ class libfabric_transport {
                              mesh.size());
     }
 
-    status build(reach& mine) noexcept {
+    status build(reach& mine) {
       detail::fabric_layout& layout = port.layout;
       layout.channels = channel(board.size(), 0);
       layout.slots = options.slots;

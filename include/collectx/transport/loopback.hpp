@@ -27,8 +27,9 @@ class loopback_transport : public segment_transport {
     if (size < 1 || rank < 0 || rank >= size) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
     }
-    constexpr nanoseconds years = 100'000'000'000'000'000;  // the clock shall not overflow
-    nanoseconds const deadline = detail::monotonic_now() + detail::lesser(nanoseconds{options.join_timeout.count()}, years);
+    result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rank);
+    if (!patience) return patience.error();
+    nanoseconds const deadline = detail::monotonic_now() + *patience;
     result<founding> here = rank == 0 ? found(rendezvous, options) : find(rendezvous, deadline);
     if (!here) return here.error();
     result<loopback_transport> joined = sit(rendezvous, *here, deadline, options.join_timeout);

@@ -23,8 +23,8 @@ struct transport_options {
   int slots = 64;  ///< per channel; 64 of 64 KiB is the depth at which lines are rewritten after they have left the reader's cache
   std::size_t slot_bytes = std::size_t{64} << 10;  ///< a multiple of 64
   int lanes = 4;
-  std::size_t memory = 0;                                            ///< most bytes that the whole group may come to occupy; 0: no bound
-  std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);  ///< for all ranks to come together; processes only
+  std::size_t memory = 0;                    ///< most bytes that the whole group may come to occupy; 0: no bound
+  std::chrono::nanoseconds join_timeout{0};  ///< for all ranks to come together; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
 };
 
 namespace detail {

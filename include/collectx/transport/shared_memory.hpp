@@ -79,6 +79,8 @@ class shared_memory_transport : public segment_transport {
     if (size < 1 || rank < 0 || rank >= size) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
     }
+    result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rank);
+    if (!patience) return patience.error();
     detail::hello mine;
     mine.rank = rank;
     mine.size = size;
@@ -86,8 +88,7 @@ class shared_memory_transport : public segment_transport {
     mine.lanes = options.lanes;
     mine.slot_bytes = options.slot_bytes;
     mine.memory = options.memory;
-    constexpr std::int64_t years = 100'000'000'000'000'000;  // the clock shall not overflow
-    mine.patience = detail::lesser(options.join_timeout.count(), years);
+    mine.patience = *patience;
     return join_as(rendezvous, mine);
   }
 

@@ -32,21 +32,22 @@ class socket_mesh {
   /// or what differs. Who connects without knowing what was put at the rendezvous is sent away, and disturbs nobody.
   template <Rendezvous R>
   static result<socket_mesh> join(R& rendezvous, hello const& mine, nanoseconds link_timeout, nanoseconds deadline) noexcept {
-    socket_mesh self(mine);
-    status s = self.listen();
+    result<socket_mesh> self = within_memory(mine.rank, [&mine] { return result<socket_mesh>(socket_mesh(mine)); });
+    if (!self) return self;
+    status s = self->listen();
     char key[16];
     std::snprintf(key, sizeof key, "mesh%d", mine.rank);
-    if (s.ok() && mine.size > 1) s = rendezvous.put(key, rendezvous_value(&self.place_, sizeof self.place_));
-    while (s.ok() && self.heard_ < mine.size) s = self.hear(rendezvous, deadline);
+    if (s.ok() && mine.size > 1) s = rendezvous.put(key, rendezvous_value(&self->place_, sizeof self->place_));
+    while (s.ok() && self->heard_ < mine.size) s = self->hear(rendezvous, deadline);
     if (mine.size > 1) rendezvous.conclude();
-    if (!s) return self.refuse(s);
-    self.listener_ = {};
-    self.strangers_.clear();
-    for (peer& p : self.peers_) {
+    if (!s) return self->refuse(s);
+    self->listener_ = {};
+    self->strangers_.clear();
+    for (peer& p : self->peers_) {
       if (p.link) prepare_stream(p.link.get(), link_timeout);
     }
-    if (s = self.judge(); !s) return s;
-    return result<socket_mesh>(std::move(self));
+    if (s = self->judge(); !s) return s;
+    return self;
   }
 
   int rank() const noexcept { return mine_.rank; }
@@ -59,7 +60,8 @@ class socket_mesh {
   /// Every rank learns every rank's `mine`; a refusal of any rank is everybody's failure.
   template <class T>
   status share(T const& mine, std::vector<T>& all, nanoseconds deadline) noexcept {
-    all.resize(static_cast<std::size_t>(size()));
+    status const room = within_memory(rank(), [&]() -> status { return all.resize(peers_.size()), status{}; });
+    if (!room) return refuse(room);
     all[static_cast<std::size_t>(rank())] = mine;
     for (peer& p : peers_) {
       p.shared = !p.link;
@@ -110,8 +112,11 @@ class socket_mesh {
   static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
   static constexpr nanoseconds round = 100'000'000;  // so long at most is it deaf on one side
 
-  explicit socket_mesh(hello const& mine) noexcept : mine_(mine), peers_(static_cast<std::size_t>(mine.size)) {
+  /// All the memory that will be needed, but for strangers.
+  explicit socket_mesh(hello const& mine) : mine_(mine), peers_(static_cast<std::size_t>(mine.size)) {
     peers_[static_cast<std::size_t>(mine.rank)].heard = true;
+    strangers_.reserve(most_strangers);
+    polled_.reserve(1 + most_strangers + peers_.size());
   }
 
   int index_of(peer const& p) const noexcept { return static_cast<int>(&p - peers_.data()); }
@@ -204,8 +209,11 @@ class socket_mesh {
     if (!wait(deadline, *all_called ? round : 0)) return never_came();
     for (int fresh = listener_ ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1; fresh >= 0;
          fresh = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) {
+      descriptor socket(fresh);
       if (strangers_.size() == most_strangers) strangers_.erase(strangers_.begin());
-      strangers_.push_back(std::make_unique<socket_link>(descriptor(fresh)));
+      std::unique_ptr<socket_link> link(new (std::nothrow) socket_link(std::move(socket)));
+      if (!link) return status::failure(errc::out_of_memory, mine_.rank, "rank %d has no memory left for who connects", mine_.rank);
+      strangers_.push_back(std::move(link));
     }
     for (std::size_t i = 0; i < strangers_.size();) {
       frame f;
