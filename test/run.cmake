@@ -1,5 +1,5 @@
 # test/run/*_test.cpp: a doctest program each. Its first five lines may say
-#   labels: sanitize    with both sanitizers; address: with that one, where there is but one thread
+#   labels: sanitize    with both sanitizers; address: with that one, where there is but one thread; threads: with the other
 #   compile: -O0 or -O1 where it would take longer to compile than to run
 #   timeout: seconds
 #   cores: 1            where it does little but wait, so that another may run beside it
@@ -37,7 +37,7 @@ function(collectx_run_test source)
   if("${head}" MATCHES "// compile: (-O[01])")
     target_compile_options(run_${name} PRIVATE $<$<CONFIG:Release>:${CMAKE_MATCH_1}>)
   endif()
-  foreach(group sanitize address)
+  foreach(group sanitize address threads)
     if(${group} IN_LIST labels)
       add_dependencies(collectx_${group} run_${name})
     endif()

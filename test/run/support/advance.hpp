@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "perform.hpp"
+#include "plans.hpp"
 #include "seed.hpp"
 
 namespace support {
@@ -33,16 +34,32 @@ cx::exec::list<cx::exec::plan> plans_for(trial const& t) {
   constexpr bool ordered = !cx::is_commutative_v<Op, T>;
   C const collective = about<C>(t.root);
   auto const schedule = cx::detail::schedule_for<ordered>(t.how->template erased<ordered>(), collective);
-  cx::exec::list<cx::exec::plan> plans = cx::exec::make_plans(schedule, collective, t.n);
-  int const largest = cx::exec::largest_message(schedule, plans[0].form);
-  for (cx::exec::plan& p : plans) p.largest_message = largest;
-  return plans;
+  return plans_of(schedule, collective, t.n);
 }
 
 template <class C, class Op, class T>
 int slots_for(trial const& t) {
   constexpr bool ordered = !cx::is_commutative_v<Op, T>;
   return cx::cost_of(cx::detail::schedule_for<ordered>(t.how->template erased<ordered>(), about<C>(t.root)), about<C>(t.root), t.n).slots;
+}
+
+/// How the memory of one call lies in the collective's blocks.
+template <class C, class T>
+cx::exec::buffers<T> buffers_of(exchange_of<C, T> const& memory) {
+  bool const wide = memory.out.size() == 0 && !std::is_same_v<C, cx::reduce>;
+  cx::exec::buffers<T> where;
+  where.count = memory.count;
+  where.input = memory.in.data();
+  where.output = memory.in_place || wide ? memory.in.data() : memory.out.data();
+  std::size_t const mine = memory.me * memory.count;
+  if constexpr (std::is_same_v<C, cx::reduce_scatter>) {
+    where.output_origin = mine;
+    if (memory.in_place) where.output += mine;
+  } else if constexpr (std::is_same_v<C, cx::all_gather>) {
+    where.input_origin = mine;
+    if (memory.in_place) where.input += mine;
+  }
+  return where;
 }
 
 /// One rank's part of a trial.
@@ -93,24 +110,10 @@ class rank_at_work {
     call const& c = trial_.calls[at_];
     memory_ =
         std::make_unique<exchange_of<C, T>>(trial_.n, transport_.rank(), task{trial_.how, trial_.where, {c.count, c.salt, trial_.root}, 0});
-    bool const wide = memory_->out.size() == 0 && !std::is_same_v<C, cx::reduce>;
-    std::span<T> const in = memory_->in.span(), out = memory_->in_place || wide ? in : memory_->out.span();
-    std::size_t const share = c.count;
-    cx::exec::buffers<T> where;
-    where.count = share;
-    where.input = in.data();
-    where.output = out.data();
-    std::size_t const mine = memory_->me * share;
-    if constexpr (std::is_same_v<C, cx::reduce_scatter>) {
-      where.output_origin = mine;
-      if (memory_->in_place) where.output += mine;
-    } else if constexpr (std::is_same_v<C, cx::all_gather>) {
-      where.input_origin = mine;
-      if (memory_->in_place) where.input += mine;
-    }
+    cx::exec::buffers<T> where = buffers_of(*memory_);
     record_ = {};
     record_.sequence = at_ + 1;
-    record_.count = share;
+    record_.count = c.count;
     std::snprintf(record_.what, sizeof record_.what, "%s", C::name);
     where.tag = record_.tag = static_cast<std::uint32_t>(2 * at_ + 1);
     run_.emplace(plan_, transport_, where, op_);

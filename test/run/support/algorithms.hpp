@@ -127,6 +127,16 @@ std::vector<algorithm> const& algorithms_for() {
   return all;
 }
 
+/// f.template operator()<C>() for every collective C.
+template <class F>
+void for_each_collective(F const& f) {
+  f.template operator()<cx::all_reduce>();
+  f.template operator()<cx::reduce_scatter>();
+  f.template operator()<cx::all_gather>();
+  f.template operator()<cx::broadcast>();
+  f.template operator()<cx::reduce>();
+}
+
 /// The collective about a root, where it has one.
 template <class C>
 constexpr C about(int root) {

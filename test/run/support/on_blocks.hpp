@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "plans.hpp"
+
 namespace support {
 
 namespace cx = collectx;
@@ -118,18 +120,23 @@ class call_on_blocks {
   bool fits() const { return fits_; }
   cx::exec::device_call<T>& of(int rank) { return calls_[static_cast<std::size_t>(rank)]; }
 
-  /// How it ends on each rank, as its first block says.
-  template <class Op>
-  std::vector<cx::device::outcome> run(int threads, Op const& op, int absent = -1) {
+  /// How it ends on each rank, as its first block says. `of_block(block)` is the block that the body gets; `absent` does not come.
+  template <class Op, class Block>
+  std::vector<cx::device::outcome> run(int threads, Op const& op, Block const& of_block, int absent = -1) {
     std::vector<cx::device::outcome> ends(calls_.size());
     group_.launch(
         blocks_, threads, shared_bytes_,
-        [&](auto& block, int rank) {
+        [&](cx::device::cpu_block& given, int rank) {
+          auto block = of_block(given);
           auto const how = cx::exec::run_plan(block, group_.world(rank), group_.wires(rank), of(rank), op);
           if (block.rank() == 0 && block.index() == 0) ends[static_cast<std::size_t>(rank)] = how;
         },
         absent);
     return ends;
+  }
+  template <class Op>
+  std::vector<cx::device::outcome> run(int threads, Op const& op) {
+    return run(threads, op, [](cx::device::cpu_block block) { return block; });
   }
 
  private:
