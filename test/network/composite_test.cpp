@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "network/hosts.hpp"
+#include "network/ready.hpp"
 #include "processes.hpp"
 #include "support/on_processes.hpp"
 

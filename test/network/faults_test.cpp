@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "network/hosts.hpp"
+#include "network/ready.hpp"
 #include "processes.hpp"
 #include "support/doomed.hpp"
 #include "support/effort.hpp"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "network/ready.hpp"
 #include "processes.hpp"
 #include "support/on_processes.hpp"
 

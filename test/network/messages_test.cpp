@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "network/ready.hpp"
 #include "processes.hpp"
 #include "support/effort.hpp"
 #include "support/in_background.hpp"
