@@ -66,15 +66,27 @@ class cuda_block {
 #undef COLLECTX_DEVICE_OR_HOST
 static_assert(Block<cuda_block>);
 
-/// Where a kernel calls this, an operation that only the host can call is an error whose text names it and this function. Without it such
-/// an operation, called from code that is compiled for both, gives a kernel that does nothing, and no diagnostic at all.
+/// Of a kernel's block, at most: the register budget of a thread follows from it.
+inline constexpr int most_threads = 512;
+
+/// This block, with the dynamic shared memory of the launch.
+__device__ inline cuda_block this_block() {
+  extern __shared__ uint4 collectx_shared[];
+  return cuda_block(reinterpret_cast<std::byte*>(collectx_shared));
+}
+
 template <class T, class Op>
-__device__ T OPERATION_MUST_BE_CALLABLE_ON_THE_DEVICE(Op const& op, T const& value, int ranks) {
-  T const combined = static_cast<T>(op(value, value));
-  if constexpr (has_finish<Op, T>)
-    return static_cast<T>(op.finish(combined, ranks));
-  else
-    return combined;
+__device__ void OPERATION_MUST_BE_CALLABLE_ON_THE_DEVICE(Op const& op, T const* values) {
+  static_cast<void>(op(values[0], values[1]));
+  if constexpr (has_finish<Op, T>) static_cast<void>(op.finish(values[0], 1));
+}
+
+/// Each kernel that is given an operation says this. An operation that only the host can call is then an error whose text names it and the
+/// function above. Without it there would be no diagnostic: called from code that is compiled for both, it gives a kernel that does
+/// nothing.
+template <class T, class Op>
+__device__ void require_on_device(Op const& op) {
+  if (false) OPERATION_MUST_BE_CALLABLE_ON_THE_DEVICE<T>(op, nullptr);
 }
 #endif
 

@@ -42,7 +42,8 @@ struct layout {
   // Offsets in a window.
   constexpr std::size_t abort_word() const { return 0; }
   constexpr std::size_t waiting_word(int block) const { return line + size(block) * word; }
-  constexpr std::size_t arrival_word(int block, int from) const { return arrivals() + (size(block) * size(ranks) + size(from)) * word; }
+  /// Two words: the phase that block `block` of rank `from` has come to, and behind it the tag of its call.
+  constexpr std::size_t arrival_word(int block, int from) const { return arrivals() + (size(block) * size(ranks) + size(from)) * 2 * word; }
   constexpr std::size_t credit_word(std::size_t channel) const { return credits() + channel * word; }
   constexpr std::size_t low_latency_credit_word(std::size_t channel) const { return credits() + (channels() + channel) * word; }
   constexpr std::size_t lines(std::size_t channel) const { return rings() + channel * ring_bytes(); }
@@ -58,7 +59,7 @@ struct layout {
   static constexpr std::size_t size(int n) { return static_cast<std::size_t>(n); }
   static constexpr std::size_t padded(std::size_t bytes) { return (bytes + line - 1) / line * line; }
   constexpr std::size_t arrivals() const { return line + padded(size(blocks) * word); }
-  constexpr std::size_t credits() const { return arrivals() + padded(size(blocks) * size(ranks) * word); }
+  constexpr std::size_t credits() const { return arrivals() + padded(size(blocks) * size(ranks) * 2 * word); }
   constexpr std::size_t rings() const { return credits() + padded(2 * channels() * word); }
   constexpr std::size_t ring_bytes() const { return padded(size(slots.slots) * (sizeof(slot_line) + slot_ring::stride(slots.bytes))); }
   constexpr std::size_t cell_ring_bytes() const { return padded(size(low_latency.slots) * cells_per_slot() * 16); }

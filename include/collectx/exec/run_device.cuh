@@ -318,16 +318,13 @@ COLLECTX_DEVICE device::outcome run_plan(B& block, device::world const& group, d
 }
 
 #if defined(__CUDACC__)
-inline constexpr int device_threads = 512;
-
-/// Launch with the same grid on all ranks, at most `layout.blocks` and no more than can be resident at once, at most `device_threads`
+/// Launch with the same grid on all ranks, at most `layout.blocks` and no more than can be resident at once, at most `device::most_threads`
 /// threads, and `shared_bytes(image)` of dynamic shared memory. Static, since two units may be compiled for different architectures.
 template <class Protocol, class T, class Op>
-static __global__ void __launch_bounds__(device_threads)
+static __global__ void __launch_bounds__(device::most_threads)
     plan_kernel(device::world const group, device::wires<Protocol> const wires, device_call<T> const call, Op const op) {
-  extern __shared__ uint4 collectx_shared[];
-  device::cuda_block block(reinterpret_cast<std::byte*>(collectx_shared));
-  if (group.layout.ranks == 0) static_cast<void>(device::OPERATION_MUST_BE_CALLABLE_ON_THE_DEVICE<T>(op, *call.memory.input, 1));
+  device::cuda_block block = device::this_block();
+  device::require_on_device<T>(op);
   static_cast<void>(run_plan(block, group, wires, call, op));
 }
 #endif

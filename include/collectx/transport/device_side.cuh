@@ -293,7 +293,7 @@ class device_side {
         return s;
     }
     void* list[] = {&arguments...};
-    dim3 const blocks(static_cast<unsigned>(grid)), threads(exec::device_threads);
+    dim3 const blocks(static_cast<unsigned>(grid)), threads(device::most_threads);
     if (status s = device_status(cudaLaunchKernel(stub, blocks, threads, list, shared, stream), rank_, "launching a call"); !s) return s;
     if (captured) return {};
     busy_ = true;
@@ -312,7 +312,7 @@ class device_side {
                         "shared memory for a plan this long");
     }
     if (s.ok()) {
-      s = device_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, stub, exec::device_threads, shared), rank_,
+      s = device_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, stub, device::most_threads, shared), rank_,
                         "how many blocks run at once (was this compiled for the device at hand?)");
     }
     if (s.ok())
