@@ -66,8 +66,9 @@ class cuda_block {
 #undef COLLECTX_DEVICE_OR_HOST
 static_assert(Block<cuda_block>);
 
-/// Of a kernel's block, at most: the register budget of a thread follows from it.
-inline constexpr int most_threads = 512;
+/// Of a kernel's block, at most, and how many blocks have room on a processor at once: 64 registers a thread follow. Both are said in
+/// launch bounds, since ptxas 13 spills registers for the sake of more blocks where it is not told how many are enough.
+inline constexpr int most_threads = 512, blocks_per_processor = 2;
 
 /// This block, with the dynamic shared memory of the launch.
 __device__ inline cuda_block this_block() {

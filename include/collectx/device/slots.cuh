@@ -101,7 +101,8 @@ struct low_latency {
       std::uint32_t const count = end::cells_of(bytes), last = renews() ? this->cells_per_slot : count;
       for (std::uint32_t i = static_cast<std::uint32_t>(block.rank()); i < last; i += static_cast<std::uint32_t>(block.size())) {
         std::uint32_t const head[4] = {static_cast<std::uint32_t>(bytes), tag, 0, 0};
-        Atomics::store_pair(this->slot()[i], Cell::pack(i == 0 || i >= count ? head : this->payload(i), this->flag()));
+        word_pair const cell = i == 0 || i >= count ? Cell::pack(head, this->flag()) : Cell::pack(this->payload(i), this->flag());
+        Atomics::store_pair(this->slot()[i], cell);
       }
     }
     COLLECTX_DEVICE void commit(std::size_t, std::uint32_t) { ++this->number; }

@@ -156,14 +156,14 @@ COLLECTX_DEVICE device::outcome two_shot(B& block, device::world const& group, d
 #if defined(__CUDACC__)
 /// Launch as plan_kernel, with `direct_shared_bytes(ranks)`.
 template <class T, class Op>
-static __global__ void __launch_bounds__(device::most_threads)
+static __global__ void __launch_bounds__(device::most_threads, device::blocks_per_processor)
     one_shot_kernel(device::world const group, direct_call<T> const call, Op const op) {
   device::cuda_block block = device::this_block();
   device::require_on_device<T>(op);
   static_cast<void>(one_shot(block, group, call, op));
 }
 template <class T, class Op>
-static __global__ void __launch_bounds__(device::most_threads)
+static __global__ void __launch_bounds__(device::most_threads, device::blocks_per_processor)
     two_shot_kernel(device::world const group, direct_call<T> const call, Op const op) {
   device::cuda_block block = device::this_block();
   device::require_on_device<T>(op);

@@ -321,7 +321,7 @@ COLLECTX_DEVICE device::outcome run_plan(B& block, device::world const& group, d
 /// Launch with the same grid on all ranks, at most `layout.blocks` and no more than can be resident at once, at most `device::most_threads`
 /// threads, and `shared_bytes(image)` of dynamic shared memory. Static, since two units may be compiled for different architectures.
 template <class Protocol, class T, class Op>
-static __global__ void __launch_bounds__(device::most_threads)
+static __global__ void __launch_bounds__(device::most_threads, device::blocks_per_processor)
     plan_kernel(device::world const group, device::wires<Protocol> const wires, device_call<T> const call, Op const op) {
   device::cuda_block block = device::this_block();
   device::require_on_device<T>(op);
