@@ -11,6 +11,8 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace collectx {
 inline namespace v0 {
@@ -60,6 +62,29 @@ class stream_caller : public collective_calls<stream_caller<Tr, Stream>, status>
   int rank_, size_;
   Stream stream_;
 };
+
+}  // namespace detail
+
+/// A buffer of a device that all ranks have mapped, as long on every rank: it is what other Elements are, and calls on streams may read the
+/// others' where they lie. Let the calls that use it end before it goes, and let it go on all ranks before the memory is freed.
+template <class T, Transport Tr>
+class registered_buffer {
+ public:
+  registered_buffer(std::shared_ptr<detail::member<Tr>> whose, std::unique_ptr<typename Tr::registration> mine)
+      : member_(std::move(whose)), mine_(std::move(mine)) {}
+
+  T* data() const { return reinterpret_cast<T*>(mine_->own()); }
+  std::size_t size() const { return mine_->bytes() / sizeof(T); }
+  T* begin() const { return data(); }
+  T* end() const { return data() + size(); }
+  typename Tr::registration const& where() const { return *mine_; }
+
+ private:
+  std::shared_ptr<detail::member<Tr>> member_;  // first, since the registration is the transport's
+  std::unique_ptr<typename Tr::registration> mine_;
+};
+
+namespace detail {
 
 /// The calls of a communicator: those without a stream.
 template <class Self, Transport Tr>
@@ -116,6 +141,19 @@ class calls_of<Self, Tr> : public collective_calls<Self, collectx::status> {
     return self().on(stream).barrier(more...);
   }
 
+  /// Makes a buffer on the device known to all ranks, which do the same with one as long. A failure is one on all ranks, and leaves the
+  /// group as it was where nobody died. Costs a few exchanges between hosts, and a mapping per rank.
+  template <Elements Both>
+  auto register_buffer(Both&& both, call_options const& options = {}) {
+    auto const mine = view(both);
+    return enroll<typename decltype(mine)::element_type>(mine.data(), mine.size(), options);
+  }
+  /// A registered buffer in memory of the library's own, which is given out again when the buffer goes.
+  template <class T>
+  result<registered_buffer<T, Tr>> allocate(std::size_t count, call_options const& options = {}) {
+    return enroll<T>(nullptr, count, options);
+  }
+
   /// What the calls that have ended came to, those on streams too; ok as long as the group lives. Synchronise the stream before to know
   /// of those that were put onto it. From any thread.
   collectx::status status() {
@@ -125,6 +163,23 @@ class calls_of<Self, Tr> : public collective_calls<Self, collectx::status> {
 
  private:
   Self& self() { return static_cast<Self&>(*this); }
+
+  template <class T>
+  result<registered_buffer<T, Tr>> enroll(T* at, std::size_t count, call_options const& options) {
+    static_assert(std::is_trivially_copyable_v<T>, "collectx: elements travel as bytes, so their type must be trivially copyable");
+    if (self().size() == 0) return no_member();
+    if (count == 0)
+      return collectx::status::failure(errc::invalid_argument, self().rank(), "a registered buffer needs at least one element");
+    auto const& whose = self().member_;
+    turn const held(whose->at_work);
+    if (!held.mine) return whose->busy_elsewhere();
+    if (!whose->fit()) return whose->failure;
+    std::uint64_t const sequence = whose->sequence + 1;
+    whose->sequence += 2;
+    auto made = whose->transport.enroll(at, count * sizeof(T), sequence, whose->patience(options));
+    if (!made) return made.error();
+    return registered_buffer<T, Tr>(whose, std::move(*made));
+  }
 };
 
 }  // namespace detail

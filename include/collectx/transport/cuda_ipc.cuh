@@ -17,14 +17,14 @@ inline namespace v0 {
 struct cuda_ipc_options {
   int device = -1;                                     ///< -1: the one that the thread uses which joins. Several ranks may have the same
   bool stage = false;                                  ///< through pinned memory of the host, even where devices reach one another
-  int blocks = 8;                                      ///< of a kernel, at most: as many channels side by side
+  int blocks = 16;                                     ///< of a kernel, at most: as many channels side by side
   int lanes = 2;                                       ///< between two ranks within a block; on the host, too
   device::slot_shape slots{4, std::size_t{64} << 10};  ///< per channel: messages behind a flag
   device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< per channel: messages that tell themselves that they are there
-  std::size_t idle_mappings = 8;  ///< of others' memory, kept at most though no registered buffer lies in it any more
+  std::size_t idle_mappings = 0;  ///< of others' buffers, kept though none is registered any more: faster again, but freed late
   int host_slots = 16;            ///< per channel of the host
   std::size_t host_slot_bytes = std::size_t{64} << 10;
-  std::chrono::nanoseconds join_timeout = transport_options{}.join_timeout;  ///< for all ranks to come together
+  std::chrono::nanoseconds join_timeout{0};  ///< for all ranks to come together; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
 };
 
 class cuda_ipc_transport : public shared_memory_transport {
@@ -36,6 +36,8 @@ class cuda_ipc_transport : public shared_memory_transport {
   /// Errors: those of shared_memory_transport::join; not_supported (native 35 or 100) where there is no GPU.
   template <Rendezvous R>
   static result<cuda_ipc_transport> join(R& rendezvous, cuda_ipc_options const& options = {}) noexcept {
+    result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rendezvous.rank());
+    if (!patience) return patience.error();
     result<shared_memory_transport> base = shared_memory_transport::join(rendezvous, host_options(options));
     if (!base) return base.error();
     cuda_ipc_transport self(std::move(*base), options);
@@ -48,9 +50,10 @@ class cuda_ipc_transport : public shared_memory_transport {
     }
     result<device::layout> layout = lay_out(self.rank(), self.size(), options);
     if (!layout) return self.abort(layout.error());
-    result<std::unique_ptr<detail::device_side>> side = detail::device_side::open(self, self.second_place(), device, *layout, options.stage,
-                                                                                  options.idle_mappings, options.join_timeout.count());
-    if (!side) return side.error();
+    result<std::unique_ptr<detail::device_side>> side = detail::within_memory(self.rank(), [&] {
+      return detail::device_side::open(self, self.second_place(), device, *layout, options.stage, options.idle_mappings, *patience);
+    });
+    if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
     self.side_ = std::move(*side);
     return result<cuda_ipc_transport>(std::move(self));
   }
@@ -67,6 +70,11 @@ class cuda_ipc_transport : public shared_memory_transport {
     side_->linger();
   }
 
+  /// The fewer of a channel of the host and one of the device: a plan must not wait for ever on either.
+  int slots() const noexcept {
+    device::layout const& l = side_->layout();
+    return detail::lesser(shared_memory_transport::slots(), detail::lesser(l.slots.slots, l.low_latency.slots));
+  }
   cuda_ipc_options options() const noexcept { return options_; }
   detail::device_side& side() noexcept { return *side_; }
 
@@ -74,7 +82,13 @@ class cuda_ipc_transport : public shared_memory_transport {
   template <class T, class Op>
   status enqueue(exec::plan const& plan, char const* what, std::uint64_t identity, exec::buffers<T> const& memory, Op const& op,
                  stream_type stream, nanoseconds timeout) noexcept {
-    return side_->enqueue(plan, what, identity, memory, op, stream, timeout);
+    return detail::within_memory(rank(), [&] { return side_->enqueue(plan, what, identity, memory, op, stream, timeout); });
+  }
+  using registration = detail::device_registry::registration;
+  result<std::unique_ptr<registration>> enroll(void* at, std::size_t bytes, std::uint64_t sequence, nanoseconds timeout) noexcept {
+    auto made = detail::within_memory(rank(), [&] { return side_->enroll(*this, static_cast<std::byte*>(at), bytes, sequence, timeout); });
+    if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
+    return made;
   }
   status look() noexcept { return side_->outcome(); }
   std::uint8_t* device_token() noexcept { return side_->token(); }

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cstddef>
+#include <utility>
 
 namespace collectx {
 inline namespace v0 {
@@ -47,6 +48,8 @@ struct driver_calls {
   decltype(&::cuMemMap) map = nullptr;
   decltype(&::cuMemUnmap) unmap = nullptr;
   decltype(&::cuMemSetAccess) set_access = nullptr;
+  decltype(&::cuCtxGetCurrent) current = nullptr;
+  decltype(&::cuCtxSetCurrent) make_current = nullptr;
 
   static result<driver_calls> load(int rank) noexcept {
     driver_calls d;
@@ -73,30 +76,60 @@ struct driver_calls {
     find("cuMemMap", d.map);
     find("cuMemUnmap", d.unmap);
     find("cuMemSetAccess", d.set_access);
+    find("cuCtxGetCurrent", d.current);
+    find("cuCtxSetCurrent", d.make_current);
     if (!s) return s;
     return d;
   }
 };
 
-/// Makes `device` the calling thread's, until it goes.
+/// A device as this process uses it: its primary context. Changing between devices by cudaSetDevice would set up a context, with its
+/// memory, on whatever device a thread is given back to.
+struct device_context {
+  driver_calls driver;
+  CUcontext context = nullptr;
+  int rank = 0;
+
+  static result<device_context> of(int device, int rank) noexcept {
+    result<driver_calls> driver = driver_calls::load(rank);
+    if (!driver) return driver.error();
+    device_context self{*driver, nullptr, rank};
+    CUcontext before = nullptr;
+    status s = driver_status(self.driver.current(&before), rank, "which device this thread uses");
+    if (s.ok()) s = device_status(cudaSetDevice(device), rank, "using this rank's device");
+    if (s.ok()) s = driver_status(self.driver.current(&self.context), rank, "the context of this rank's device");
+    if (s.ok()) s = driver_status(self.driver.make_current(before), rank, "going back to the device of this thread");
+    if (!s) return s;
+    return self;
+  }
+};
+
+/// Makes a device the calling thread's, until it goes.
 class device_guard {
  public:
-  device_guard(int device, int rank) noexcept {
-    status_ = device_status(cudaGetDevice(&before_), rank, "which device this thread uses");
-    if (!status_ || before_ == device) return;
-    status_ = device_status(cudaSetDevice(device), rank, "using this rank's device");
+  explicit device_guard(device_context const& wanted) noexcept : driver_(wanted.driver) {
+    status_ = driver_status(driver_.current(&before_), wanted.rank, "which device this thread uses");
+    if (!status_ || before_ == wanted.context) return;
+    status_ = driver_status(driver_.make_current(wanted.context), wanted.rank, "using this rank's device");
     changed_ = status_.ok();
+    rank_ = wanted.rank;
   }
   device_guard(device_guard const&) = delete;
   device_guard& operator=(device_guard const&) = delete;
   ~device_guard() {
-    if (changed_) (void)cudaSetDevice(before_);  // nobody is left to hear of it, and the next call on that device says so itself
+    (void)give_back();  // where nobody has asked, something else has failed before
   }
   status const& held() const noexcept { return status_; }
+  status give_back() noexcept {
+    if (!std::exchange(changed_, false)) return {};
+    return driver_status(driver_.make_current(before_), rank_, "going back to the device of this thread");
+  }
 
  private:
-  int before_ = 0;
+  driver_calls const& driver_;
+  CUcontext before_ = nullptr;
   bool changed_ = false;
+  int rank_ = 0;
   status status_;
 };
 

@@ -37,7 +37,7 @@ class device_meeting {
   device_meeting() = default;
 
   /// Opens this rank's mailbox and learns of the others'.
-  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, nanoseconds patience) noexcept {
+  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, nanoseconds patience) {
     device_meeting self;
     seat mine;
     mine.wanted = wanted;
@@ -68,7 +68,7 @@ class device_meeting {
   seat const& of(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)]; }
 
   /// Gives `mine` to all ranks and gets theirs. Call `sequence` of the group.
-  result<offers> trade(segment_transport& wire, shared_memory_offer const& mine, std::uint64_t sequence, nanoseconds patience) noexcept {
+  result<offers> trade(segment_transport& wire, shared_memory_offer const& mine, std::uint64_t sequence, nanoseconds patience) {
     offers all;
     all.tickets.resize(seats_.size());
     all.parts.resize(seats_.size());
@@ -88,14 +88,21 @@ class device_meeting {
     }
   }
 
-  /// Ends when all ranks have come here, so that nobody uses memory before all others have it too.
-  status all_mapped(segment_transport& wire, std::uint64_t sequence, nanoseconds patience) noexcept {
+  /// Ends when all ranks have come here, so that nobody uses memory before all others have it too. `mine`: how mapping it has gone here; a
+  /// failure of any rank is one of all.
+  status all_mapped(segment_transport& wire, status const& mine, std::uint64_t sequence, nanoseconds patience) {
     std::vector<char> all(seats_.size());
-    return exchange(wire, 'm', all, "mapping device memory", sequence, patience);
+    if (status s = exchange(wire, static_cast<char>(mine.ok()), all, "mapping device memory", sequence, patience); !s) return s;
+    if (!mine) return mine;
+    for (int r = 0; r < wire.size(); ++r) {
+      if (all[static_cast<std::size_t>(r)] != 0) continue;
+      return status::failure(errc::system, r, "rank %d could not map the device memory of the others, and says why", r);
+    }
+    return {};
   }
 
  private:
-  status post(segment_transport& wire, int to, memory_part const& part, std::size_t index, offers& all, nanoseconds deadline) noexcept {
+  status post(segment_transport& wire, int to, memory_part const& part, std::size_t index, offers& all, nanoseconds deadline) {
     mail letter;
     letter.round = round_;
     letter.from = wire.rank();
@@ -109,7 +116,7 @@ class device_meeting {
     return {};
   }
 
-  status fetch(segment_transport& wire, offers& all) noexcept {
+  status fetch(segment_transport& wire, offers& all) {
     mail letter;
     descriptor file;
     while (mail_.take(letter, file)) {

@@ -73,7 +73,7 @@ inline status add_identity(driver_calls const& driver, CUdeviceptr at, memory_ti
 }
 
 /// A descriptor for the piece of physical memory that is mapped at `at`.
-inline result<memory_part> export_part(driver_calls const& driver, CUdeviceptr at, int rank) noexcept {
+inline result<memory_part> export_part(driver_calls const& driver, CUdeviceptr at, int rank) {
   memory_part part;
   std::size_t bytes = 0;
   if (status s = attribute(driver, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, bytes, rank); !s) return s;
@@ -95,7 +95,7 @@ inline result<memory_part> export_part(driver_calls const& driver, CUdeviceptr a
 }
 
 /// Offers `bytes` from `at` on to other processes. Errors: not_supported where the memory cannot be shared; the text says which can.
-inline result<shared_memory_offer> offer(driver_calls const& driver, void const* at, std::size_t bytes, int rank) noexcept {
+inline result<shared_memory_offer> offer(driver_calls const& driver, void const* at, std::size_t bytes, int rank) {
   cudaPointerAttributes facts{};
   if (status s = device_status(cudaPointerGetAttributes(&facts, at), rank, "what kind of memory a buffer is in"); !s) return s;
   if (facts.type != cudaMemoryTypeDevice) {
@@ -165,7 +165,7 @@ class mapped_memory {
 
   /// Maps what `ticket` speaks of, for `device`. @pre the owner keeps it until this has gone
   static result<mapped_memory> map(driver_calls const& driver, memory_ticket const& ticket, std::vector<memory_part> const& parts,
-                                   int device, int rank) noexcept {
+                                   int device, int rank) {
     if (ticket.process == this_process()) return map_here(ticket, device, rank);
     mapped_memory m;
     m.driver_ = driver;
@@ -198,7 +198,7 @@ class mapped_memory {
   std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
 
  private:
-  static result<mapped_memory> map_here(memory_ticket const& ticket, int device, int rank) noexcept {
+  static result<mapped_memory> map_here(memory_ticket const& ticket, int device, int rank) {
     int owner = device;
     if (status s = device_status(cudaDeviceGetByPCIBusId(&owner, ticket.bus), rank, "which device another rank uses"); !s) return s;
     if (owner != device) {
@@ -215,7 +215,7 @@ class mapped_memory {
     return result<mapped_memory>(std::move(m));
   }
 
-  status map_part(memory_part const& part, std::uint64_t offset, int rank) noexcept {
+  status map_part(memory_part const& part, std::uint64_t offset, int rank) {
     CUmemGenericAllocationHandle handle{};
     void* const file = reinterpret_cast<void*>(static_cast<std::uintptr_t>(part.file.get()));
     CUresult const imported = driver_.import_handle(&handle, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);

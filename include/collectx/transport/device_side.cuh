@@ -5,13 +5,11 @@
 #include "collectx/device/slots.cuh"
 #include "collectx/exec/run_device.cuh"
 #include "collectx/transport/abort_watch.hpp"
+#include "collectx/transport/device_registry.cuh"
 #include "collectx/transport/device_window.cuh"
-#include "collectx/transport/mapping_cache.cuh"
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,75 +19,36 @@ namespace collectx {
 inline namespace v0 {
 namespace detail {
 
-/// Pinned memory of the host that the device writes into.
-template <class T>
-class pinned_array {
- public:
-  pinned_array() = default;
-  pinned_array(pinned_array&& other) noexcept : host_(std::exchange(other.host_, nullptr)), device_(other.device_) {}
-  pinned_array& operator=(pinned_array&& other) noexcept {
-    std::swap(host_, other.host_);
-    std::swap(device_, other.device_);
-    return *this;
-  }
-  ~pinned_array() {
-    if (host_ != nullptr) (void)cudaFreeHost(host_);
-  }
-  static result<pinned_array> of(std::size_t count, int rank) noexcept {
-    pinned_array p;
-    void *host = nullptr, *device = nullptr;
-    status s = device_status(cudaHostAlloc(&host, count * sizeof(T), cudaHostAllocMapped), rank, "allocating pinned memory");
-    if (!s) return s;
-    p.host_ = static_cast<T*>(host);
-    for (std::size_t i = 0; i < count; ++i) ::new (static_cast<void*>(p.host_ + i)) T{};
-    s = device_status(cudaHostGetDevicePointer(&device, host, 0), rank, "the device's address of pinned memory");
-    if (!s) return s;
-    p.device_ = static_cast<T*>(device);
-    return result<pinned_array>(std::move(p));
-  }
-  T* host() const noexcept { return host_; }
-  T* device() const noexcept { return device_; }
-
- private:
-  T* host_ = nullptr;
-  T* device_ = nullptr;
-};
-
-/// A plan as the device has it, with the memory that running it there needs.
-struct device_image {
-  void const* plan = nullptr;  // whose it is
-  exec::plan_image host;
-  device_allocation memory;
-  device_allocation scratch;
-  std::size_t scratch_bytes = 0;
-
-  explicit device_image(exec::plan const& p) : host(p) {}
-};
-
 class device_side {
  public:
   using word = std::uint64_t;
 
   /// Everything that calls need later; all ranks of the group do this together.
   static result<std::unique_ptr<device_side>> open(segment_transport& wire, board const& place, int device, device::layout const& layout,
-                                                   bool stage, std::size_t idle_mappings, nanoseconds patience) noexcept {
+                                                   bool stage, std::size_t idle_mappings, nanoseconds patience) {
     std::unique_ptr<device_side> self(new (std::nothrow) device_side(place, wire.rank(), wire.size(), device, layout, idle_mappings));
     if (self == nullptr) return wire.abort(status::failure(errc::out_of_memory, wire.rank(), "no memory for the device's half of a rank"));
-    device_guard const here(device, wire.rank());
-    if (!here.held()) return wire.abort(here.held());
-    result<driver_calls> driver = driver_calls::load(wire.rank());
-    if (!driver) return wire.abort(driver.error());
-    self->driver_ = *driver;
+    result<device_context> context = device_context::of(device, wire.rank());
+    if (!context) return wire.abort(context.error());
+    self->context_ = *context;
+    device_guard here(self->context_);
+    status s = here.held();
+    if (s.ok())
+      s = device_status(cudaStreamCreateWithFlags(&self->errand_, cudaStreamNonBlocking), wire.rank(), "a stream of the library's own");
+    if (!s) return wire.abort(s);
     result<device_meeting> meeting = device_meeting::open(wire, device, layout, patience);
     if (!meeting) return meeting.error();
     self->meeting_ = std::move(*meeting);
     self->layout_ = self->meeting_.agreed();
-    result<device_windows> windows =
-        device_windows::open(wire, self->meeting_, self->driver_, device, self->layout_.window_bytes(), stage, patience);
+    self->images_ = image_store(wire.rank(), self->errand_);
+    result<device_windows> windows = device_windows::open(wire, self->meeting_, self->context_.driver, device, self->layout_.window_bytes(),
+                                                          stage, self->errand_, patience);
     if (!windows) return windows.error();
     self->windows_ = std::move(*windows);
-    if (status s = self->furnish(); !s) return wire.abort(s);
-    if (status s = self->meeting_.all_mapped(wire, 0, patience); !s) return s;
+    s = self->furnish();
+    if (s.ok()) s = here.give_back();
+    if (!s) return wire.abort(s);
+    if (s = self->meeting_.all_mapped(wire, {}, 0, patience); !s) return s;
     self->watch_.emplace(*self);
     return result<std::unique_ptr<device_side>>(std::move(self));
   }
@@ -102,21 +61,32 @@ class device_side {
 
   bool staged() const noexcept { return windows_.staged(); }
   int device() const noexcept { return device_; }
-  std::size_t mappings() const noexcept { return mappings_.size(); }
+  std::size_t mappings() noexcept { return registry_.mappings(); }
+
+  /// See device_registry. Calls `sequence` and the next of the group.
+  result<std::unique_ptr<device_registry::registration>> enroll(segment_transport& wire, std::byte* at, std::size_t bytes, word sequence,
+                                                                nanoseconds patience) {
+    if (!windows_.apart()) return windows_.apart();
+    device_guard const here(context_);
+    if (!here.held()) return wire.abort(here.held());
+    return registry_.enroll(wire, meeting_, context_, device_, errand_, at, bytes, sequence, patience);
+  }
   std::uint8_t* token() const noexcept { return token_; }
   device::layout const& layout() const noexcept { return layout_; }
 
   /// Puts one call of a plan onto `stream`. @pre no other call of this rank does so
   template <class T, class Op>
   status enqueue(exec::plan const& plan, char const* what, word identity, exec::buffers<T> const& memory, Op const& op, cudaStream_t stream,
-                 nanoseconds timeout) noexcept {
-    device_guard const here(device_, rank_);
-    if (!here.held()) return here.held();
-    if (status s = reachable(memory.input, what); !s) return s;
-    if (status s = reachable(memory.output, what); !s) return s;
+                 nanoseconds timeout) {
+    device_guard here(context_);
+    status s = here.held();
+    if (s.ok()) s = reachable(memory.input, what);
+    if (s.ok()) s = reachable(memory.output, what);
+    if (!s) return s;
     std::size_t const bytes = memory.count * static_cast<std::size_t>(plan.form.blocks) * sizeof(T);
-    return bytes <= low_latency_up_to ? enqueue_by<device::low_latency<>>(quick_, plan, what, identity, memory, op, stream, timeout, bytes)
-                                      : enqueue_by<device::flagged<>>(plain_, plan, what, identity, memory, op, stream, timeout, bytes);
+    s = bytes <= low_latency_up_to ? enqueue_by<device::low_latency<>>(quick_, plan, what, identity, memory, op, stream, timeout, bytes)
+                                   : enqueue_by<device::flagged<>>(plain_, plan, what, identity, memory, op, stream, timeout, bytes);
+    return s.ok() ? here.give_back() : s;
   }
 
   /// What the calls on the device that have ended came to. From any thread.
@@ -138,19 +108,18 @@ class device_side {
     word const said = device::verdict{device::outcome::aborted, rank_, why.rank()}.word();
     std::byte* const at = windows_.own() + layout_.abort_word();
     *errand_word_.host() = said;
-    device_guard const here(device_, rank_);
+    device_guard const here(context_);
     // Where this fails as well, the device's own deadline is left.
     (void)cudaMemcpyAsync(at, errand_word_.host(), sizeof(word), cudaMemcpyDefault, errand_);
   }
 
   /// Waits for the calls that are on their way, and gives back what belongs to others.
   void retire() noexcept {
-    device_guard const here(device_, rank_);
+    device_guard const here(context_);
     if (busy_) (void)cudaEventSynchronize(event_);
     watch_.reset();
     if (errand_ != nullptr) (void)cudaStreamSynchronize(errand_);
     windows_.unmap();
-    mappings_ = mapping_cache(0);
   }
   /// Until nobody has this rank's windows mapped any more, or for a second: a rank that keeps its communicator may still have them.
   void linger() noexcept {
@@ -164,10 +133,10 @@ class device_side {
   static constexpr std::size_t bytes_per_block = std::size_t{32} << 10;
 
   device_side(board const& place, int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
-      : place_(place), rank_(rank), size_(size), device_(device), layout_(layout), mappings_(idle_mappings) {}
+      : place_(place), rank_(rank), size_(size), device_(device), layout_(layout), registry_(idle_mappings) {}
 
   /// Private memory of the device: the windows' addresses, the counters of calls, and the ends of all channels.
-  status furnish() noexcept {
+  status furnish() {
     std::vector<std::byte*> const windows = windows_.addresses(rank_);
     std::size_t const channels = layout_.channels(), blocks = static_cast<std::size_t>(layout_.blocks);
     std::size_t end = 0;
@@ -196,7 +165,7 @@ class device_side {
                                               wires(quick_, image.data(), quick_senders, quick_receivers));
     plain_ = wires(plain_, there, plain_senders, plain_receivers);
     quick_ = wires(quick_, there, quick_senders, quick_receivers);
-    status s = device_status(cudaMemcpy(there, image.data(), image.size(), cudaMemcpyHostToDevice), rank_, "setting up channels");
+    status s = copy_now(there, image.data(), image.size(), errand_, rank_);
     if (!s) return s;
     result<pinned_array<device::report>> reports = pinned_array<device::report>::of(blocks, rank_);
     if (!reports) return reports.error();
@@ -204,8 +173,7 @@ class device_side {
     result<pinned_array<word>> errand_word = pinned_array<word>::of(1, rank_);
     if (!errand_word) return errand_word.error();
     errand_word_ = std::move(*errand_word);
-    s = device_status(cudaStreamCreateWithFlags(&errand_, cudaStreamNonBlocking), rank_, "a stream of the library's own");
-    if (s.ok()) s = device_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), rank_, "an event of the library's own");
+    s = device_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), rank_, "an event of the library's own");
     token_ = reinterpret_cast<std::uint8_t*>(there + token_at);
     group_ = {layout_, rank_, reinterpret_cast<std::byte* const*>(there + windows_at), reinterpret_cast<word*>(there + calls_at),
               reports_.device()};
@@ -240,11 +208,11 @@ class device_side {
 
   template <class Protocol, class T, class Op>
   status enqueue_by(device::wires<Protocol> const& wires, exec::plan const& plan, char const* what, word identity,
-                    exec::buffers<T> const& memory, Op const& op, cudaStream_t stream, nanoseconds timeout, std::size_t bytes) noexcept {
+                    exec::buffers<T> const& memory, Op const& op, cudaStream_t stream, nanoseconds timeout, std::size_t bytes) {
     cudaStreamCaptureStatus capture{};
     if (status s = device_status(cudaStreamIsCapturing(stream, &capture), rank_, "whether a stream is captured"); !s) return s;
     bool const captured = capture != cudaStreamCaptureStatusNone;
-    result<device_image*> found = image_of(plan, what, captured);
+    result<device_image*> found = images_.find(plan, what, captured);
     if (!found) return found.error();
     device_image& image = **found;
     exec::image_view const view = image.host.view();
@@ -268,8 +236,9 @@ class device_side {
     call.identity = identity;
     if (plan.uses_scratch) {
       call.scratch_elements = scratch;
-      if (status s = grow(image, call.scratch_elements * sizeof(T) * static_cast<std::size_t>(grid), what, captured); !s) return s;
-      call.scratch = reinterpret_cast<T*>(image.scratch.at());
+      result<std::byte*> memory = images_.scratch(image, scratch * sizeof(T) * static_cast<std::size_t>(grid), what, captured);
+      if (!memory) return memory.error();
+      call.scratch = reinterpret_cast<T*>(*memory);
     }
     device::world group = group_;
     group.timeout = timeout;
@@ -284,7 +253,7 @@ class device_side {
 
   template <class... A>
   status launch(void (*kernel)(A...), int grid, std::size_t shared, cudaStream_t stream, bool captured,
-                std::remove_const_t<A>... arguments) noexcept {
+                std::remove_const_t<A>... arguments) {
     void const* const stub = reinterpret_cast<void const*>(kernel);
     if (status s = resident(stub, shared); !s) return s;
     // Calls on another stream than the last one's use the same channels. A graph orders what it holds itself.
@@ -302,7 +271,7 @@ class device_side {
   }
 
   /// A grid waits for grids of other devices, so all of it must be able to run at once. Asked once per kernel.
-  status resident(void const* stub, std::size_t shared) noexcept {
+  status resident(void const* stub, std::size_t shared) {
     for (auto const& [known, bytes] : asked_)
       if (known == stub && shared <= bytes) return {};
     int per_processor = 0, processors = 0;
@@ -327,46 +296,13 @@ class device_side {
     return {};
   }
 
-  result<device_image*> image_of(exec::plan const& plan, char const* what, bool captured) noexcept {
-    for (device_image& known : images_)
-      if (known.plan == &plan) return &known;
-    if (captured) return before_capture(what);
-    device_image fresh(plan);
-    fresh.plan = &plan;
-    std::size_t const bytes = static_cast<std::size_t>(fresh.host.words().size()) * sizeof(std::int32_t);
-    result<device_allocation> memory = device_allocation::of(bytes, rank_);
-    if (!memory) return memory.error();
-    fresh.memory = std::move(*memory);
-    status const s = device_status(cudaMemcpy(fresh.memory.at(), fresh.host.words().begin(), bytes, cudaMemcpyHostToDevice), rank_,
-                                   "copying a plan to the device");
-    if (!s) return s;
-    images_.push_back(std::move(fresh));
-    return &images_.back();
-  }
-  status grow(device_image& image, std::size_t bytes, char const* what, bool captured) noexcept {
-    if (bytes <= image.scratch_bytes) return {};
-    if (captured) return before_capture(what);
-    // What is on its way may still use the old one; freeing waits for it.
-    result<device_allocation> memory = device_allocation::of(bytes, rank_);
-    if (!memory) return memory.error();
-    image.scratch = std::move(*memory);
-    image.scratch_bytes = bytes;
-    return {};
-  }
-  status before_capture(char const* what) const noexcept {
-    return status::failure(errc::not_supported, rank_,
-                           "rank %d: %.40s is captured before it has been called: call it once, as large, before the "
-                           "capture, which copies its plan to the device",
-                           rank_, what);
-  }
-
   board place_;  // for the watch and for whoever asks; never for a call's own waits
   int rank_, size_, device_;
   device::layout layout_;
-  driver_calls driver_;
+  device_context context_;
   device_meeting meeting_;
   device_windows windows_;
-  mapping_cache mappings_;
+  device_registry registry_;
   device_allocation private_;
   pinned_array<device::report> reports_;
   pinned_array<word> errand_word_;
@@ -376,7 +312,7 @@ class device_side {
   device::wires<device::low_latency<>> quick_;
   device::world group_;
   std::uint8_t* token_ = nullptr;
-  std::list<device_image> images_;
+  image_store images_;
   std::vector<std::pair<void const*, std::size_t>> asked_;
   cudaStream_t last_stream_ = nullptr;
   bool busy_ = false;

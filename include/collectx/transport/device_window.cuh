@@ -4,6 +4,7 @@
 #pragma once
 
 #include "collectx/transport/device_meeting.cuh"
+#include "collectx/transport/device_store.cuh"
 
 #include <cstdint>
 #include <utility>
@@ -13,102 +14,30 @@ namespace collectx {
 inline namespace v0 {
 namespace detail {
 
-/// Device memory that is freed when it goes. A failure to free has nobody to hear of it.
-class device_allocation {
- public:
-  device_allocation() = default;
-  device_allocation(device_allocation&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
-  device_allocation& operator=(device_allocation&& other) noexcept {
-    std::swap(at_, other.at_);
-    return *this;
-  }
-  ~device_allocation() {
-    if (at_ != nullptr) (void)cudaFree(at_);
-  }
-  static result<device_allocation> of(std::size_t bytes, int rank) noexcept {
-    device_allocation a;
-    void* at = nullptr;
-    char what[64];
-    std::snprintf(what, sizeof what, "allocating %zu bytes of device memory", bytes);
-    if (status s = device_status(cudaMalloc(&at, bytes), rank, what); !s) return s;
-    a.at_ = static_cast<std::byte*>(at);
-    return result<device_allocation>(std::move(a));
-  }
-  /// The same, and zero.
-  static result<device_allocation> zeroed(std::size_t bytes, int rank) noexcept {
-    result<device_allocation> a = of(bytes, rank);
-    if (!a) return a;
-    status s = device_status(cudaMemset(a->at(), 0, bytes), rank, "clearing device memory");
-    if (s.ok()) s = device_status(cudaDeviceSynchronize(), rank, "clearing device memory");
-    if (!s) return s;
-    return a;
-  }
-  std::byte* at() const noexcept { return at_; }
-
- private:
-  std::byte* at_ = nullptr;
-};
-
-/// A file in memory that this process and its device have mapped.
-class pinned_mapping {
- public:
-  pinned_mapping() = default;
-  pinned_mapping(pinned_mapping&& other) noexcept
-      : memory_(std::move(other.memory_)), pinned_(std::exchange(other.pinned_, false)), at_(other.at_) {}
-  pinned_mapping& operator=(pinned_mapping&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    std::swap(pinned_, other.pinned_);
-    std::swap(at_, other.at_);
-    return *this;
-  }
-  ~pinned_mapping() {
-    if (pinned_) (void)cudaHostUnregister(memory_.address());
-  }
-  static result<pinned_mapping> of(int file, std::size_t bytes, int rank) noexcept {
-    result<mapping> memory = map_file(file, bytes);
-    if (!memory) return memory.error();
-    pinned_mapping p;
-    p.memory_ = std::move(*memory);
-    std::byte* const host = p.memory_.address();
-    if (status s = device_status(cudaHostRegister(host, bytes, cudaHostRegisterMapped), rank, "pinning memory of the host"); !s) return s;
-    p.pinned_ = true;
-    void* at = nullptr;
-    if (status s = device_status(cudaHostGetDevicePointer(&at, host, 0), rank, "the device's address of host memory"); !s) return s;
-    p.at_ = static_cast<std::byte*>(at);
-    return result<pinned_mapping>(std::move(p));
-  }
-  std::byte* at() const noexcept { return at_; }
-
- private:
-  mapping memory_;
-  bool pinned_ = false;
-  std::byte* at_ = nullptr;
-};
-
 class device_windows {
  public:
   device_windows() = default;
 
   /// Opens the windows of all ranks, of `bytes` each, all zero. Returns on every rank when all have mapped all, or with the same failure.
   static result<device_windows> open(segment_transport& wire, device_meeting& meeting, driver_calls const& driver, int device,
-                                     std::size_t bytes, bool stage, nanoseconds patience) noexcept {
+                                     std::size_t bytes, bool stage, cudaStream_t errand, nanoseconds patience) {
     device_windows self;
-    result<bool> near = self.all_near(wire, meeting, device, stage, patience);
-    if (!near) return near.error();
-    self.staged_ = !*near;
+    if (status s = self.look_around(wire, meeting, device, stage, patience); !s) return s;
     shared_memory_offer mine;
-    if (status s = self.make(driver, bytes, wire.rank(), mine); !s) return wire.abort(s);
+    if (status s = self.make(driver, bytes, errand, wire.rank(), mine); !s) return wire.abort(s);
     result<offers> all = meeting.trade(wire, mine, 0, patience);
     if (!all) return all.error();
     for (int r = 0; r < wire.size(); ++r) {
       if (r == wire.rank()) continue;
       if (status s = self.map(driver, *all, r, device, bytes, wire.rank()); !s) return wire.abort(self.whose_fault(wire, s, r));
     }
-    if (status s = meeting.all_mapped(wire, 0, patience); !s) return s;
+    if (status s = meeting.all_mapped(wire, {}, 0, patience); !s) return s;
     return result<device_windows>(std::move(self));
   }
 
   bool staged() const noexcept { return staged_; }
+  /// Which devices do not reach one another, as a failure that is the same on all ranks.
+  status const& apart() const noexcept { return apart_; }
   /// Addresses for this rank's device, in the order of ranks.
   std::vector<std::byte*> addresses(int rank) const {
     std::vector<std::byte*> all;
@@ -126,35 +55,43 @@ class device_windows {
   }
 
  private:
-  /// Whether each rank's device reaches each other's; the answer is the same on all.
-  result<bool> all_near(segment_transport& wire, device_meeting& meeting, int device, bool stage, nanoseconds patience) noexcept {
-    bool reaches = !stage;
-    for (int r = 0; r < wire.size() && reaches; ++r) {
+  /// Finds out whether each rank's device reaches each other's; the answer is the same on all.
+  status look_around(segment_transport& wire, device_meeting const& meeting, int device, bool stage, nanoseconds patience) {
+    std::vector<int> out_of_reach(static_cast<std::size_t>(wire.size()));
+    int const rank = wire.rank();
+    int mine = stage ? wanted : none;
+    for (int r = 0; r < wire.size() && mine == none; ++r) {
       int there = -1, can = 1;
       // A device that this process does not see is tried: mapping is allowed where asking is not.
-      if (cudaError_t const e = cudaDeviceGetByPCIBusId(&there, meeting.of(r).bus);
-          e == cudaErrorInvalidDevice || e == cudaErrorInvalidValue) {
-        (void)cudaGetLastError();
-        continue;
-      } else if (status s = device_status(e, wire.rank(), "which device another rank uses"); !s) {
-        return wire.abort(s);
+      cudaError_t const asked = cudaDeviceGetByPCIBusId(&there, meeting.of(r).bus);
+      bool const unseen = asked == cudaErrorInvalidDevice || asked == cudaErrorInvalidValue;
+      status s = unseen ? status{} : device_status(asked, rank, "which device another rank uses");
+      if (unseen) (void)cudaGetLastError();
+      if (s.ok() && !unseen && there != device) {
+        s = device_status(cudaDeviceCanAccessPeer(&can, device, there), rank, "whether devices reach one another");
       }
-      if (there == device) continue;
-      if (status s = device_status(cudaDeviceCanAccessPeer(&can, device, there), wire.rank(), "whether devices reach one another"); !s) {
-        return wire.abort(s);
-      }
-      reaches = can != 0;
+      if (!s) return wire.abort(s);
+      if (can == 0) mine = r;
     }
-    std::vector<char> all(static_cast<std::size_t>(wire.size()));
-    if (status s = exchange(wire, static_cast<char>(reaches), all, "comparing devices", 0, patience); !s) return s;
-    for (char yes : all)
-      if (yes == 0) return false;
-    return true;
+    if (status s = exchange(wire, mine, out_of_reach, "comparing devices", 0, patience); !s) return s;
+    for (int r = wire.size() - 1; r >= 0; --r) {
+      int const peer = out_of_reach[static_cast<std::size_t>(r)];
+      staged_ = staged_ || peer != none;
+      if (peer < 0) continue;
+      apart_ =
+          status::failure(errc::not_supported, r,
+                          "rank %d (device %s) and rank %d (device %s) do not reach each other's memory, which registered buffers need: "
+                          "give ranks devices with peer access (NVLink, or PCIe within a root), or call with buffers as they are, which "
+                          "go through the host",
+                          r, meeting.of(r).bus, peer, meeting.of(peer).bus);
+    }
+    return {};
   }
+  static constexpr int none = -1, wanted = -2;
 
-  status make(driver_calls const& driver, std::size_t bytes, int rank, shared_memory_offer& mine) noexcept {
+  status make(driver_calls const& driver, std::size_t bytes, cudaStream_t errand, int rank, shared_memory_offer& mine) {
     if (!staged_) {
-      result<device_allocation> memory = device_allocation::zeroed(bytes, rank);
+      result<device_allocation> memory = device_allocation::zeroed(bytes, errand, rank);
       if (!memory) return memory.error();
       own_ = std::move(*memory);
       result<shared_memory_offer> offered = offer(driver, own_.at(), bytes, rank);
@@ -173,7 +110,7 @@ class device_windows {
     return {};
   }
 
-  status map(driver_calls const& driver, offers const& all, int peer, int device, std::size_t bytes, int rank) noexcept {
+  status map(driver_calls const& driver, offers const& all, int peer, int device, std::size_t bytes, int rank) {
     std::size_t const i = static_cast<std::size_t>(peer);
     if (!staged_) {
       result<mapped_memory> m = mapped_memory::map(driver, all.tickets[i], all.parts[i], device, rank);
@@ -189,6 +126,8 @@ class device_windows {
 
   /// A mapping may fail where nobody could say so before, as between containers, or because its owner has died.
   status whose_fault(segment_transport& wire, status const& why, int peer) const noexcept {
+    // Who is being killed has lost its memory a moment before it is known to be dead.
+    for (int looks = 0; looks < 100 && !wire.lost(peer); ++looks) nap(1'000'000);
     if (wire.lost(peer)) return status::failure(errc::peer_lost, peer, "rank %d died while rank %d mapped its memory", peer, wire.rank());
     if (staged_) return why;
     return status::foreign(why.code(), wire.rank(), why.native(),
@@ -197,6 +136,7 @@ class device_windows {
   }
 
   bool staged_ = false;
+  status apart_;
   device_allocation own_;
   pinned_mapping own_pinned_;
   std::vector<mapped_memory> mapped_;

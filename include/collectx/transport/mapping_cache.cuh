@@ -29,7 +29,7 @@ class mapping_cache {
   /// The mapping of what `ticket` speaks of, for one more user. An older mapping of other memory that was at the same place goes: its
   /// owner has freed it. Addresses alone do not tell, since allocators give them out again; the number of the allocation does.
   result<entry*> acquire(driver_calls const& driver, memory_ticket const& ticket, std::vector<memory_part> const& parts, int device,
-                         int rank) noexcept {
+                         int rank) {
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       if (!at->ticket.same_memory(ticket)) continue;
       entries_.splice(entries_.begin(), entries_, at);  // the most recently used is in front

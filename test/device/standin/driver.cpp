@@ -171,6 +171,24 @@ CUresult mem_import(CUmemGenericAllocationHandle* out, void* file, CUmemAllocati
   return add(out, p);
 }
 
+/// Contexts are the devices; null is none yet, which the runtime takes for device 0.
+CUcontext context_of(int device) {
+  static char contexts[64];
+  return device < 0 ? nullptr : reinterpret_cast<CUcontext>(contexts + device);
+}
+CUresult current(CUcontext* out) {
+  STANDIN_CALL;
+  *out = context_of(chosen_device);
+  return CUDA_SUCCESS;
+}
+CUresult make_current(CUcontext context) {
+  STANDIN_CALL;
+  chosen_device = -1;
+  for (int device = 0; device < 64 && context != nullptr; ++device)
+    if (context == context_of(device)) chosen_device = device;
+  return CUDA_SUCCESS;
+}
+
 struct entry {
   char const* name;
   void* function;
@@ -196,6 +214,8 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void**
                        {"cuMemMap", erased(&mem_map)},
                        {"cuMemSetAccess", erased(&mem_set_access)},
                        {"cuMemUnmap", erased(&mem_unmap)},
+                       {"cuCtxGetCurrent", erased(&current)},
+                       {"cuCtxSetCurrent", erased(&make_current)},
                        {"cuMemExportToShareableHandle", erased(&mem_export)},
                        {"cuMemImportFromShareableHandle", erased(&mem_import)}};
   *out = nullptr;

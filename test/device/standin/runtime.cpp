@@ -25,7 +25,7 @@ std::atomic<long> calls{0};
 std::atomic<long> fail_at{setting("STANDIN_FAIL", 0)};
 std::atomic<long> kill_at{0};
 std::atomic<char const*> failed{nullptr};
-thread_local int current_device = 0;
+int current_device() { return chosen_device < 0 ? 0 : chosen_device; }
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t give(cudaError_t e) {
@@ -49,12 +49,13 @@ bool spoils_capture() {
 }
 
 CUstream_st& stream_of(cudaStream_t stream) {
-  static CUstream_st* const standard = new CUstream_st;
   if (number(stream) > 2) return *stream;
+  static std::map<int, CUstream_st*> standard;
   state& s = state::get();
   std::lock_guard const held(s.lock);
-  if (s.streams.empty() || s.streams.front() != standard) s.streams.insert(s.streams.begin(), standard);
-  return *standard;
+  CUstream_st*& mine = standard[current_device()];
+  if (mine == nullptr) s.streams.push_back(mine = new CUstream_st(current_device()));
+  return *mine;
 }
 
 /// Into the stream, or into the graph that is made of it.
@@ -67,14 +68,22 @@ cudaError_t push(cudaStream_t stream, job j) {
   return cudaSuccess;
 }
 
-void drain_all() {
+/// Waits for all that is under way on a device, as much of the runtime does.
+void drain(int device) {
   state& s = state::get();
   std::vector<CUstream_st*> all;
   {
     std::lock_guard const held(s.lock);
-    all = s.streams;
+    for (CUstream_st* stream : s.streams)
+      if (stream->device == device) all.push_back(stream);
   }
   for (CUstream_st* stream : all) stream->drain();
+}
+int device_of(void const* at) {
+  state& s = state::get();
+  std::lock_guard const held(s.lock);
+  auto const found = s.find(number(at));
+  return found == s.regions.end() ? current_device() : found->second.device;
 }
 
 int devices() { return setting("STANDIN_DEVICES", 2); }
@@ -106,6 +115,7 @@ struct handle_text {
 };
 
 cudaError_t allocate(void** out, std::size_t bytes, origin from) {
+  chosen_device = current_device();
   if (bytes == 0) return *out = nullptr, cudaSuccess;
   constexpr std::size_t page = 4096;
   std::size_t const rounded = (bytes + page - 1) / page * page;
@@ -116,7 +126,7 @@ cudaError_t allocate(void** out, std::size_t bytes, origin from) {
   state& s = state::get();
   std::lock_guard const held(s.lock);
   region r;
-  r.bytes = rounded, r.from = from, r.device = current_device, r.file = file, r.id = s.next_id++;
+  r.bytes = rounded, r.from = from, r.device = current_device(), r.file = file, r.id = s.next_id++;
   s.regions[number(at)] = r;
   *out = at;
   return cudaSuccess;
@@ -257,13 +267,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaGetDevice(int* device) {
   STANDIN_CALL;
-  *device = current_device;
+  *device = current_device();
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   STANDIN_CALL;
   if (device < 0 || device >= devices()) return give(cudaErrorInvalidDevice);
-  current_device = device;
+  chosen_device = device;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -293,12 +303,12 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   STANDIN_CALL;
   static thread_local std::uint64_t enabled = 0;
   if (setting("STANDIN_NO_PEER", 0) != 0) return give(cudaErrorPeerAccessUnsupported);
-  std::uint64_t const bit = std::uint64_t{1} << (current_device * 8 + peer);
+  std::uint64_t const bit = std::uint64_t{1} << (current_device() * 8 + peer);
   return (std::exchange(enabled, enabled | bit) & bit) != 0 ? give(cudaErrorPeerAccessAlreadyEnabled) : cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(current_device());
   return cudaSuccess;
 }
 
@@ -308,7 +318,7 @@ cudaError_t cudaMalloc(void** out, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* at) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(device_of(at));
   return give(release(at, origin::device));
 }
 cudaError_t cudaHostAlloc(void** out, std::size_t bytes, unsigned) {
@@ -317,7 +327,7 @@ cudaError_t cudaHostAlloc(void** out, std::size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* at) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(device_of(at));
   return give(release(at, origin::host));
 }
 cudaError_t cudaHostRegister(void* at, std::size_t bytes, unsigned) {
@@ -327,13 +337,13 @@ cudaError_t cudaHostRegister(void* at, std::size_t bytes, unsigned) {
   if (number(at) % 4096 != 0) return give(cudaErrorInvalidValue);
   if (s.find(number(at)) != s.regions.end()) return give(cudaErrorHostMemoryAlreadyRegistered);
   region r;
-  r.bytes = bytes, r.from = origin::registered, r.id = s.next_id++;
+  r.bytes = bytes, r.from = origin::registered, r.device = current_device(), r.id = s.next_id++;
   s.regions[number(at)] = r;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* at) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(current_device());
   state& s = state::get();
   std::lock_guard const held(s.lock);
   auto const found = s.regions.find(number(at));
@@ -384,7 +394,7 @@ cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaM
 }
 cudaError_t cudaMemcpy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(current_device());
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -394,7 +404,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t
 }
 cudaError_t cudaMemset(void* at, int value, std::size_t bytes) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  drain_all();
+  drain(current_device());
   std::memset(at, value, bytes);
   return cudaSuccess;
 }
@@ -418,7 +428,7 @@ cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t handle, unsigned
   handle_text text;
   std::memcpy(&text, &handle, sizeof text);
   if (text.process == ::getpid()) return give(cudaErrorDeviceUninitialized);
-  if (static_cast<int>(text.device) != current_device && setting("STANDIN_NO_PEER", 0) != 0) return give(cudaErrorPeerAccessUnsupported);
+  if (static_cast<int>(text.device) != current_device() && setting("STANDIN_NO_PEER", 0) != 0) return give(cudaErrorPeerAccessUnsupported);
   state& s = state::get();
   std::lock_guard const held(s.lock);
   for (auto& [at, r] : s.regions) {
@@ -441,7 +451,7 @@ cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t handle, unsigned
 }
 cudaError_t cudaIpcCloseMemHandle(void* at) {
   STANDIN_CALL;
-  drain_all();
+  drain(current_device());
   state& s = state::get();
   std::lock_guard const held(s.lock);
   auto const found = s.regions.find(number(at));
@@ -454,7 +464,7 @@ cudaError_t cudaIpcCloseMemHandle(void* at) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
-  *out = new CUstream_st;
+  *out = new CUstream_st(current_device());
   state& s = state::get();
   std::lock_guard const held(s.lock);
   s.streams.push_back(*out);
@@ -493,7 +503,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   STANDIN_CALL;
-  drain_all();  // a real one is freed once nobody needs it
+  drain(current_device());  // a real one is freed once nobody needs it
   delete event;
   return cudaSuccess;
 }

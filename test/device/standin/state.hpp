@@ -80,6 +80,9 @@ inline int setting(char const* name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
+/// The device that the thread has chosen, or -1: then it is the first.
+inline thread_local int chosen_device = -1;
+
 /// Counts a call; true where it is the one that is to fail.
 bool strikes(char const* name);
 
@@ -90,7 +93,7 @@ void* place(int file, std::size_t bytes);
 
 /// A stream: jobs in order, on a thread of its own.
 struct CUstream_st {
-  CUstream_st() : worker([this] { work(); }) {}
+  explicit CUstream_st(int on) : device(on), worker([this] { work(); }) {}
   ~CUstream_st() {
     push({});
     worker.join();
@@ -109,6 +112,7 @@ struct CUstream_st {
     return jobs.empty();
   }
 
+  int const device;
   std::vector<standin::job>* recording = nullptr;  // of a capture
   bool spoilt = false;                             // by a call that a capture forbids
 

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collective calls on streams between processes and threads: results, order, graphs, staging, groups, and what callers get wrong.
+#include "gpu_ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+namespace {
+
+namespace cx = collectx;
+constexpr cx::algo::direct direct;
+
+void use_kernels() {
+  standin::plans<int, cx::sum>();
+  standin::plans<std::byte, cx::detail::moves_only>();
+  standin::plans<std::uint8_t, cx::sum>();
+}
+
+cx::status wrong(gpu::communicator& comm, char const* what, std::size_t at, int seen, int wanted) {
+  return comm.abort(cx::status::failure(cx::errc::system, comm.rank(), "%s: element %zu is %d, not %d", what, at, seen, wanted));
+}
+
+/// Waits for a stream, and compares `count` elements of the device with what `wanted(i)` says.
+template <class F>
+cx::status compare(gpu::communicator& comm, cudaStream_t stream, char const* what, int const* at, std::size_t count, F wanted) {
+  if (cx::status s = gpu::ok(comm, cudaStreamSynchronize(stream), what); !s) return s;
+  if (cx::status s = comm.status(); !s) return s;
+  std::vector<int> seen(count);
+  if (cx::status s = gpu::ok(comm, cudaMemcpy(seen.data(), at, count * sizeof(int), cudaMemcpyDeviceToHost), what); !s) return s;
+  for (std::size_t i = 0; i < count; ++i)
+    if (seen[i] != wanted(i)) return wrong(comm, what, i, seen[i], wanted(i));
+  return {};
+}
+
+int value(int rank, std::size_t i) { return rank * 1000 + static_cast<int>(i % 997); }
+int sum_of(int size, std::size_t i) { return size * (size - 1) / 2 * 1000 + size * static_cast<int>(i % 997); }
+
+std::vector<int> mine(int rank, std::size_t count) {
+  std::vector<int> v(count);
+  for (std::size_t i = 0; i < count; ++i) v[i] = value(rank, i);
+  return v;
+}
+
+template <class A>
+cx::status every_collective(gpu::communicator& comm, std::size_t count, A const& algorithm) {
+  int const n = comm.size(), r = comm.rank();
+  std::size_t const ranks = static_cast<std::size_t>(n), all = ranks * count;
+  gpu::buffer<int> one(count), result(count), many(all), gathered(all);
+  gpu::stream stream;
+  cudaStream_t const on = stream;
+  if (cx::status s = gpu::ok(comm, one.fill(mine(r, count)), "fill"); !s) return s;
+  if (cx::status s = gpu::ok(comm, many.fill(mine(r, all)), "fill"); !s) return s;
+
+  if (cx::status s = comm.all_reduce(one.all(), result.all(), cx::sum{}, on, algorithm); !s) return s;
+  if (cx::status s = compare(comm, on, "all_reduce", result.all().data(), count, [&](std::size_t i) { return sum_of(n, i); }); !s) return s;
+
+  if (cx::status s = comm.all_gather(one.all(), gathered.all(), on, algorithm); !s) return s;
+  auto const from = [&](std::size_t i) { return value(static_cast<int>(i / count), i % count); };
+  if (cx::status s = compare(comm, on, "all_gather", gathered.all().data(), all, from); !s) return s;
+
+  if (cx::status s = comm.reduce_scatter(many.all(), result.all(), cx::sum{}, on, algorithm); !s) return s;
+  auto const share = [&](std::size_t i) { return sum_of(n, static_cast<std::size_t>(r) * count + i); };
+  if (cx::status s = compare(comm, on, "reduce_scatter", result.all().data(), count, share); !s) return s;
+
+  int const root = n - 1;
+  if (cx::status s = comm.reduce(one.all(), result.all(), cx::sum{}, root, on, algorithm); !s) return s;
+  auto const reduced = [&](std::size_t i) { return r == root ? sum_of(n, i) : share(i); };
+  if (cx::status s = compare(comm, on, "reduce", result.all().data(), count, reduced); !s) return s;
+
+  if (cx::status s = comm.broadcast(result.all(), root, on, algorithm); !s) return s;
+  if (cx::status s = compare(comm, on, "broadcast", result.all().data(), count, [&](std::size_t i) { return sum_of(n, i); }); !s) return s;
+
+  if (cx::status s = comm.all_reduce(cx::in_place(one.all()), cx::sum{}, on, algorithm); !s) return s;
+  if (cx::status s = compare(comm, on, "in place", one.all().data(), count, [&](std::size_t i) { return sum_of(n, i); }); !s) return s;
+  return comm.barrier(on, direct);
+}
+
+cx::status every_size(gpu::communicator& comm) {
+  for (std::size_t count : {std::size_t{1}, std::size_t{63}, std::size_t{5000}, std::size_t{40000}})
+    if (cx::status s = every_collective(comm, count, cx::algo::ring{}); !s) return s;
+  return every_collective(comm, 777, direct);
+}
+
+template <class F>
+void ranks(int size, F f, cx::cuda_ipc::options const& options = gpu::small()) {
+  cx::status const s = cx::cuda_ipc::run(size, options, [&](gpu::communicator& comm) -> cx::status {
+    use_kernels();
+    return f(comm);
+  });
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
+
+cx::status one_sum(gpu::communicator& comm, gpu::buffer<int>& both, int factor, cudaStream_t on) {
+  std::size_t const count = both.all().size();
+  if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(count, factor)), "fill"); !s) return s;
+  if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, direct); !s) return s;
+  return compare(comm, on, "sum", both.all().data(), count, [&](std::size_t) { return comm.size() * factor; });
+}
+
+}  // namespace
+
+TEST_CASE("every collective on a stream, among 2 to 4 processes on one device and on two") {
+  for (int n = 2; n <= 4; ++n) ranks(n, every_size);
+  cx::cuda_ipc::options spread = gpu::small();
+  spread.device = -1;
+  cx::status const s = cx::cuda_ipc::run(2, spread, [](gpu::communicator& comm) -> cx::status {
+    use_kernels();
+    return every_size(comm);
+  });
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
+
+TEST_CASE("ranks on devices that do not reach one another go through the host, and say so") {
+  ::setenv("STANDIN_NO_PEER", "1", 1);
+  processes::group group(2);
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  for (int r = 0; r < 2; ++r)
+    group.start([&table, r]() -> cx::status {
+      use_kernels();
+      cx::cuda_ipc::options options = gpu::small();
+      options.device = r;
+      auto mine = table->of(r);
+      auto comm = cx::cuda_ipc::join(mine, options);
+      if (!comm) return comm.error();
+      if (!comm->transport().side().staged()) return cx::status::failure(cx::errc::system, r, "not staged");
+      if (cx::status s = every_size(*comm); !s) return s;
+      gpu::buffer<int> own(100);
+      auto const refused = comm->register_buffer(own.all());
+      if (refused) return cx::status::failure(cx::errc::system, r, "a buffer out of reach was registered");
+      return refused.error();
+    });
+  group.wait();
+  ::unsetenv("STANDIN_NO_PEER");
+  for (int r = 0; r < 2; ++r) {
+    INFO(std::string(group[r].text));
+    CHECK(group[r].code == static_cast<int>(cx::errc::not_supported));
+    CHECK(group[r].names("rank 0"));
+    CHECK(group[r].names("rank 1"));
+  }
+}
+TEST_CASE("the option stage goes through the host where devices reach one another") {
+  cx::cuda_ipc::options options = gpu::small();
+  options.stage = true;
+  ranks(3, every_size, options);
+}
+
+TEST_CASE("ranks may be threads of one process, with a device each") {
+  ::setenv("STANDIN_DEVICES", "3", 1);
+  use_kernels();
+  auto table = cx::in_process_rendezvous::create(3);
+  REQUIRE(table.has_value());
+  std::vector<std::thread> threads;
+  cx::status ends[3];
+  for (int r = 0; r < 3; ++r)
+    threads.emplace_back([&, r] {
+      auto mine = table->of(r);
+      cx::cuda_ipc::options options = gpu::small();
+      options.device = r;
+      (void)cudaSetDevice(r);
+      auto comm = cx::cuda_ipc::join(mine, options);
+      ends[r] = comm ? every_size(*comm) : comm.error();
+    });
+  for (std::thread& t : threads) t.join();
+  ::unsetenv("STANDIN_DEVICES");
+  for (cx::status const& s : ends) CHECK_MESSAGE(s.ok(), std::string(s.what()));
+  CHECK(standin::standin_allocations() == 0);
+}
+
+TEST_CASE("a graph of calls is replayed, each time with what the buffers hold then; a call not made before is refused") {
+  ranks(2, [](gpu::communicator& comm) -> cx::status {
+    gpu::buffer<int> both(3000);
+    gpu::stream stream;
+    cudaStream_t const on = stream;
+    if (cx::status s = one_sum(comm, both, 1, on); !s) return s;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    if (cx::status s = gpu::ok(comm, cudaStreamBeginCapture(on, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
+    for (int i = 0; i < 3; ++i)
+      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, direct); !s) return s;
+    cx::status const unknown = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, cx::algo::ring{});
+    if (unknown.code() != cx::errc::not_supported)
+      return cx::status::failure(cx::errc::system, comm.rank(), "captured: %s", unknown.what());
+    if (cx::status s = gpu::ok(comm, cudaStreamEndCapture(on, &graph), "end"); !s) return s;
+    if (cx::status s = gpu::ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate"); !s) return s;
+    for (int round = 1; round <= 20; ++round) {
+      if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(3000, round)), "fill"); !s) return s;
+      if (cx::status s = gpu::ok(comm, cudaGraphLaunch(ready, on), "replay"); !s) return s;
+      if (cx::status s = compare(comm, on, "replay", both.all().data(), 3000, [&](std::size_t) { return 8 * round; }); !s) return s;
+      if (cx::status s = one_sum(comm, both, round, on); !s) return s;  // calls between replays
+    }
+    if (cx::status s = gpu::ok(comm, cudaGraphExecDestroy(ready), "destroy"); !s) return s;
+    return gpu::ok(comm, cudaGraphDestroy(graph), "destroy");
+  });
+}
+
+TEST_CASE("a call on another stream comes behind the one before, and calls without a stream mix with those on one") {
+  ranks(3, [](gpu::communicator& comm) -> cx::status {
+    gpu::buffer<int> both(2000);
+    gpu::stream a, b;
+    std::vector<int> on_host(100, 1);
+    if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(2000, 1)), "fill"); !s) return s;
+    int expected = 1;
+    for (int i = 0; i < 8; ++i, expected *= 3) {
+      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, i % 2 == 0 ? cudaStream_t{a} : cudaStream_t{b}, direct); !s)
+        return s;
+      if (cx::status s = comm.all_reduce(cx::in_place(on_host), cx::sum{}, direct); !s) return s;
+    }
+    if (cx::status s = compare(comm, b, "two streams", both.all().data(), 2000, [&](std::size_t) { return expected; }); !s) return s;
+    return on_host[99] == expected ? cx::status{} : wrong(comm, "on the host", 99, on_host[99], expected);
+  });
+}
+
+TEST_CASE("a group out of a group has devices too, and goes on without the dead") {
+  ranks(4, [](gpu::communicator& comm) -> cx::status {
+    auto half = comm.split(comm.rank() / 2);
+    if (!half) return half.error();
+    gpu::buffer<int> both(500);
+    gpu::stream stream;
+    if (cx::status s = one_sum(*half, both, 7, stream); !s) return s;
+    return one_sum(comm, both, 3, stream);
+  });
+  processes::group group(3);
+  auto table = cx::in_process_rendezvous::create(3);
+  REQUIRE(table.has_value());
+  cx::cuda_ipc::options const options = gpu::small();
+  gpu::start(
+      group, *table, 3, options, [](int) { use_kernels(); },
+      [](gpu::communicator& comm) -> cx::status {
+        gpu::buffer<int> both(500);
+        gpu::stream stream;
+        if (cx::status s = one_sum(comm, both, 1, stream); !s) return s;
+        if (comm.rank() == 1) ::raise(SIGKILL);
+        cx::status const died = one_sum(comm, both, 2, stream);
+        if (died.code() != cx::errc::peer_lost || died.rank() != 1)
+          return cx::status::failure(cx::errc::system, comm.rank(), "%s", died.what());
+        auto rest = comm.shrink(std::vector<int>{1});
+        return rest ? one_sum(*rest, both, 5, stream) : rest.error();
+      });
+  group.wait();
+  for (int r : {0, 2}) CHECK_MESSAGE(group[r].code == 0, std::string(group[r].text));
+}
+
+TEST_CASE("calls that differ, a rank that does not come, and memory of the host are errors that say so") {
+  ranks(2, [](gpu::communicator& comm) -> cx::status {
+    std::vector<int> on_host(100, 1);
+    gpu::buffer<int> both(100);
+    gpu::stream stream;
+    cx::status const refused = comm.all_reduce(cx::in_place(on_host), cx::sum{}, cudaStream_t{stream}, direct);
+    if (refused.code() != cx::errc::invalid_argument) return cx::status::failure(cx::errc::system, comm.rank(), "%s", refused.what());
+    return one_sum(comm, both, 1, stream);  // that was this rank's own affair
+  });
+  for (bool differ : {true, false}) {
+    CAPTURE(differ);
+    processes::group group(2);
+    auto table = cx::in_process_rendezvous::create(2);
+    REQUIRE(table.has_value());
+    cx::cuda_ipc::options const options = gpu::small();
+    gpu::start(
+        group, *table, 2, options, [](int) { use_kernels(); },
+        [differ](gpu::communicator& comm) -> cx::status {
+          gpu::buffer<int> both(400);
+          gpu::stream stream;
+          cx::call_options hurry;
+          hurry.timeout = std::chrono::milliseconds(300);
+          cx::status s;
+          if (differ)
+            s = comm.all_reduce(cx::in_place(both.first(comm.rank() == 0 ? 400 : 200)), cx::sum{}, cudaStream_t{stream}, direct, hurry);
+          if (!differ && comm.rank() == 0) s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, cudaStream_t{stream}, direct, hurry);
+          if (!s) return s;
+          if (s = gpu::ok(comm, cudaStreamSynchronize(stream), "synchronise"); !s) return s;
+          for (int looks = 0; comm.status().ok() && looks < 5000; ++looks) cx::detail::nap(1'000'000);
+          return comm.status();
+        });
+    group.wait();
+    for (int r = 0; r < 2; ++r) {
+      INFO(std::string(group[r].text));
+      CHECK(group[r].code == static_cast<int>(differ ? cx::errc::mismatch : cx::errc::timeout));
+      if (!differ) CHECK(group[r].rank == 1);
+    }
+  }
+}
+
+TEST_CASE("communicators come and go fifty times, in either order, and leave nothing") {
+  processes::group group(2);
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  for (int r = 0; r < 2; ++r)
+    group.start([&table, r]() -> cx::status {
+      use_kernels();
+      std::size_t const descriptors = processes::count_in("/proc/self/fd");
+      for (int round = 0; round < 50; ++round) {
+        auto mine = table->of(r);
+        auto comm = cx::cuda_ipc::join(mine, gpu::small());
+        if (!comm) return comm.error();
+        {
+          gpu::buffer<int> both(300);
+          gpu::stream stream;
+          if (cx::status s = one_sum(*comm, both, round, stream); !s) return s;
+        }
+        if (round % 2 == r) cx::detail::nap(3'000'000);
+      }
+      if (standin::standin_allocations() + standin::standin_mappings() == 0 && processes::count_in("/proc/self/fd") == descriptors)
+        return {};
+      return cx::status::failure(cx::errc::system, r, "%d allocations and %d mappings are left", standin::standin_allocations(),
+                                 standin::standin_mappings());
+    });
+  group.wait();
+  for (int r = 0; r < 2; ++r) CHECK_MESSAGE(group[r].code == 0, std::string(group[r].text));
+}
