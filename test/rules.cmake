@@ -28,7 +28,7 @@ set(allowed_floor6 ${below_4} floor4 floor5)
 set(allowed_annex ${allowed_floor6} annex)
 
 function(place_of header result)
-  if(header MATCHES "\\.cuh$|^(hostile|background_progress|libfabric|device/[a-z_]+|exec/(any_rank|plan_image)|transport/(hostile|libfabric|fabric|fabric_channel|composite|socket_[a-z]+|exchange|abort_watch|descriptor_mail)|rendezvous/(pmix|mpi|tcp_store|environment|invitation|siphash|store_[a-z]+)|network)\\.hpp$")
+  if(header MATCHES "\\.cuh$|^(hostile|background_progress|libfabric|device/[a-z_]+|exec/(any_rank|plan_image)|transport/(hostile|libfabric|fabric|fabric_[a-z]+|composite|socket_[a-z]+|exchange|abort_watch|descriptor_mail)|rendezvous/(pmix|mpi|tcp_store|environment|invitation|siphash|store_[a-z]+)|network)\\.hpp$")
     set(place annex)
   elseif(header MATCHES "^(config|status|chunk)\\.hpp$")
     set(place floor0)

@@ -43,6 +43,28 @@ concept SendChannel = requires(C& channel, std::size_t bytes, std::uint32_t tag)
   channel.commit(bytes, tag);
 };
 
+/// A sending end whose wire reads what is sent from where it lies. `commit_from(memory, bytes, tag)` stands for copying `memory` into the
+/// acquired slot and `commit(bytes, tag)`; the memory stays as it is until the transport's `borrows()` is false, or the group has failed.
+template <class C>
+concept BorrowingChannel = SendChannel<C> && requires(C& channel, std::byte const* memory, std::size_t bytes, std::uint32_t tag) {
+  channel.commit_from(memory, bytes, tag);
+};
+
+/// Memory of one rank that another may copy from, as its wire needs to know it.
+struct offer {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
+/// A sending end whose peer can copy what is sent straight from where it lies to where it belongs. `offers(memory, bytes, made)`: whether
+/// that is better than slots for so much; what it has made is then sent in place of the memory, which stays as it is until `taken()`: the
+/// peer has released all that was sent.
+template <class C>
+concept OfferingChannel = SendChannel<C> && requires(C& channel, std::byte const* memory, std::size_t bytes, offer& made) {
+  { channel.offers(memory, bytes, made) } -> std::same_as<bool>;
+  { channel.taken() } -> std::same_as<bool>;
+};
+
 /// The receiving end.
 ///
 /// 1. `try_peek()` gives the oldest message not yet released, or one without data; asked again it gives the same.
@@ -51,6 +73,15 @@ template <class C>
 concept RecvChannel = requires(C& channel) {
   { channel.try_peek() } -> std::same_as<message>;
   channel.release();
+};
+
+/// The other end of an OfferingChannel. `fetch(from, to, bytes)` begins to copy, or could not; `fetched()`: it has ended; `flush()`: the
+/// sender hears at once of what was released. Nothing is written after the group has failed.
+template <class C>
+concept FetchingChannel = RecvChannel<C> && requires(C& channel, offer const& from, std::byte* to, std::size_t bytes) {
+  { channel.fetch(from, to, bytes) } -> std::same_as<bool>;
+  { channel.fetched() } -> std::same_as<bool>;
+  channel.flush();
 };
 
 /// A Transport moves bytes between the ranks of one group.
@@ -75,6 +106,8 @@ concept RecvChannel = requires(C& channel) {
 ///
 /// A transport may say `unsent()`: a rank that something sent has not left for yet, or -1. No call ends before that is -1: a rank that
 /// computes makes no progress, and others would wait for what it has sent.
+///
+/// A transport with a BorrowingChannel says `borrows()`: memory of a caller is still being read. No call that lent some ends before that.
 ///
 /// `static constexpr bool dear_messages = true` where a message costs system calls: then algorithms are chosen that send few.
 ///

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -178,5 +179,49 @@ TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes n
     cx::call_options options;
     options.timeout = std::chrono::seconds(10);
     return child_owns->all_reduce(cx::in_place(both), cx::sum{}, cx::algo::automatic{}, options);
+  });
+}
+
+TEST_CASE("memory of a call that has failed is its caller's again") {
+  everywhere([](auto& comm) -> cx::status {
+    std::size_t const bytes = std::size_t{8} << 20;
+    cx::call_options options;
+    options.timeout = std::chrono::milliseconds(300);
+    if (comm.rank() != 0) {
+      cx::detail::nap(400'000'000);  // and takes nothing of it
+      std::vector<std::byte> in(bytes);
+      cx::status const s = comm.rank() == 1 ? comm.recv(in, 0) : comm.barrier();
+      return s.code() == cx::errc::timeout ? cx::status{} : wrong(comm.rank(), s.what());
+    }
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) return wrong(0, "no memory");
+    cx::status const s = comm.send(std::span(static_cast<std::byte const*>(memory), bytes), 1, options);
+    ::munmap(memory, bytes);  // whoever still read from it would end here
+    return s.code() == cx::errc::timeout ? cx::status{} : wrong(0, s.what());
+  });
+}
+
+TEST_CASE("MEM-01: what is sent, and what is received, comes and goes at one address") {
+  everywhere([](auto& comm) -> cx::status {
+    std::size_t const count = std::size_t{1} << 16;
+    void* const place = ::mmap(nullptr, count * 4, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ::munmap(place, count * 4);
+    int const next = (comm.rank() + 1) % comm.size(), previous = (comm.rank() + comm.size() - 1) % comm.size();
+    for (std::int32_t i = 1; i <= 50; ++i) {
+      void* const memory =
+          ::mmap(place, count * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_POPULATE, -1, 0);
+      if (memory == MAP_FAILED) return wrong(comm.rank(), "the address is taken");
+      std::span<std::int32_t> const mine(static_cast<std::int32_t*>(memory), count / 2), theirs(mine.data() + count / 2, count / 2);
+      std::fill(mine.begin(), mine.end(), i * 10 + comm.rank());
+      if (cx::status s = comm.send_recv(mine, next, theirs, previous); !s) return s;
+      bool right = std::count(theirs.begin(), theirs.end(), i * 10 + previous) == static_cast<std::ptrdiff_t>(theirs.size());
+      if (cx::status s = comm.all_reduce(cx::in_place(mine), cx::sum{}); !s) return s;
+      right = right && std::count(mine.begin(), mine.end(), i * 30 + 3) == static_cast<std::ptrdiff_t>(mine.size());
+      if (cx::status s = comm.all_reduce(mine, theirs, cx::sum{}); !s) return s;
+      right = right && std::count(theirs.begin(), theirs.end(), i * 90 + 9) == static_cast<std::ptrdiff_t>(theirs.size());
+      ::munmap(memory, count * 4);
+      if (!right) return wrong(comm.rank(), "old data");
+    }
+    return {};
   });
 }

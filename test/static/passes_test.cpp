@@ -14,6 +14,7 @@ namespace cx = collectx;
 using cx::exec::operation;
 using cx::exec::place;
 using cx::exec::plan;
+using cx::exec::segment;
 using plans = cx::exec::list<plan>;
 
 /// The plans of all ranks after the first `passes` passes.
@@ -53,9 +54,9 @@ using namespace cx::algo;
 template <class F, auto Collective, int N>
 inline constexpr bool kept = keep_the_meaning(F{}, Collective, N);
 template <class F, int N>
-constexpr bool keeps_whole_vectors = kept<F, cx::all_reduce{}, N> && kept<F, cx::broadcast{1}, N> && kept<F, cx::reduce{1}, N>;
+constexpr bool keeps_whole_vectors = kept<F, cx::all_reduce{}, N>&& kept<F, cx::broadcast{1}, N>&& kept<F, cx::reduce{1}, N>;
 template <class F, int N>
-constexpr bool keeps_blocks = kept<F, cx::reduce_scatter{}, N> && kept<F, cx::all_gather{}, N>;
+constexpr bool keeps_blocks = kept<F, cx::reduce_scatter{}, N>&& kept<F, cx::all_gather{}, N>;
 static_assert(keeps_whole_vectors<ring, 2> && keeps_blocks<ring, 2> && keeps_whole_vectors<ring, 4> && keeps_blocks<ring, 4>);
 static_assert(keeps_whole_vectors<recursive_halving, 3> && keeps_blocks<recursive_halving, 3> && keeps_blocks<recursive_halving, 4>);
 static_assert(keeps_whole_vectors<double_binary_tree, 3> && keeps_whole_vectors<double_binary_tree, 4>);
@@ -219,5 +220,32 @@ constexpr bool links_are_sound(plans const& all) {
 }
 static_assert(links_are_sound(after(4, double_binary_tree{}.all_reduce(), cx::all_reduce{}, 6)));
 static_assert(links_are_sound(after(4, two_shot{}.all_reduce(), cx::all_reduce{}, 4)));
+
+// find_lenders: a vector that is sent whole may be sent from the caller's memory unless the result replaces it; what a rank has got is
+// passed on from the slot, and a finished part is sent from the result, in place as well.
+constexpr bool lends(plan const& p, int operation, cx::exec::lending expected) { return p.operations[operation].lends == expected; }
+constexpr plan made(auto const& schedule, auto const& collective, int n, int rank) {
+  return cx::exec::make_plan(schedule, collective, n, rank);
+}
+using cx::exec::lending;
+static_assert(lends(made(one_shot_all_reduce{}, cx::all_reduce{}, 2, 0), 0, lending::out_of_place));
+static_assert(lends(made(one_shot_all_reduce{}, cx::all_reduce{}, 2, 0), 1, lending::never));
+static_assert(lends(made(ring_all_reduce{}, cx::all_reduce{}, 4, 1), 0, lending::out_of_place));
+static_assert(lends(made(ring_all_gather{}, cx::all_gather{}, 4, 1), 0, lending::always));
+static_assert(lends(made(ring_all_gather{}, cx::all_gather{}, 4, 1), 1, lending::never));
+/// Nothing that is lent is written by a later operation: by name, or where input and output are one memory.
+constexpr bool lending_is_sound(plan const& p) {
+  for (int i = 0; i < p.operations.size(); ++i)
+    for (segment const& s : p.operations[i].segments)
+      for (int j = i + 1; j < p.operations.size() && p.operations[i].lends != lending::never; ++j)
+        for (segment const& later : p.operations[j].segments)
+          if (cx::exec::detail::writes(later) && later.sources[0].from != place::input && cx::exec::detail::overlap(s.run, later.run) &&
+              (p.operations[i].lends == lending::always || s.sources[0].from != place::input))
+            return false;
+  return true;
+}
+static_assert(lending_is_sound(made(halving_reduce_scatter{}, cx::reduce_scatter{}, 7, 3)));
+static_assert(lending_is_sound(made(recursive_halving{}.all_reduce(), cx::all_reduce{}, 6, 2)));
+static_assert(lending_is_sound(made(double_binary_tree{}.all_reduce(), cx::all_reduce{}, 6, 3)));
 
 }  // namespace passes_test

@@ -279,6 +279,26 @@ constexpr void place_chunks(plan& p, C const& collective) {
   if (!rest.segments.empty()) p.operations.push(std::move(rest));
 }
 
+/// Finds the messages that need no copy, where the wire can do without.
+constexpr void find_lenders(plan& p) {
+  list<char> written(p.form.chunks, 0);  // later than the operation at hand
+  for (int i = p.operations.size() - 1; i >= 0; --i) {
+    operation& o = p.operations[i];
+    o.lends = o.in.empty() && !o.out.empty() ? lending::always : lending::never;
+    for (segment const& s : o.segments) {
+      place const from = s.sources[0].from;
+      if (from == place::scratch || detail::writes(s)) o.lends = lending::never;
+      for (int c = s.run.first; c < s.run.first + s.run.count && o.lends == lending::always; ++c)
+        if (written[c]) o.lends = from == place::input ? lending::out_of_place : lending::never;
+      if (o.lends == lending::out_of_place && from != place::input) o.lends = lending::never;
+    }
+    for (segment const& s : o.segments) {
+      bool const stays = s.sources.size() == 1 && s.sources[0].from == place::input && !s.targets[0].finish;  // in place nothing is done
+      for (int c = s.run.first; c < s.run.first + s.run.count && detail::writes(s) && !stays; ++c) written[c] = 1;
+    }
+  }
+}
+
 /// Operations that share a channel or scratch memory stay in order: a strand. Between strands only what touches the same chunk is ordered,
 /// within one piece; so the way up a tree runs pieces ahead of the way down, and nobody had to say so.
 constexpr void find_strands(plan& p) {
@@ -347,6 +367,7 @@ constexpr plan make_plan(S const& schedule, C const& collective, int n, int rank
   fuse(p);
   drop_dead_stores(p, collective);
   place_chunks(p, collective);
+  find_lenders(p);
   find_strands(p);
   return p;
 }

@@ -40,6 +40,10 @@ struct endpoint {
   friend constexpr bool operator==(endpoint, endpoint) = default;
 };
 
+/// Whether a message may be sent from the memory that it repeats: if this rank does not write there again in the same call, or if only
+/// its result goes there, which is another memory out of place.
+enum class lending : unsigned char { never, out_of_place, always };
+
 struct operation {
   int step = 0;
   list<endpoint> in;
@@ -47,6 +51,7 @@ struct operation {
   list<segment> segments;
   int strand = 0;   ///< operations of a strand run in order; strands run pieces ahead of one another
   list<int> after;  ///< operations of other strands that must have done the same piece before
+  lending lends = lending::never;
 };
 
 struct plan {

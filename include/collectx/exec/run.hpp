@@ -238,12 +238,38 @@ class run {
       out_[i].at = bound_.to(index, i).try_acquire(out_[i].bytes);
       if (out_[i].at == nullptr) return peer_ = o.out[i].peer, progress::stuck;
     }
-    for (segment const& s : o.segments) fold(s);
-    for (int i = 0; i < o.out.size(); ++i)
-      if (out_[i].bytes > 0) bound_.to(index, i).commit(out_[i].bytes, memory_.tag);
+    if (!sent_from_memory(o, index)) {
+      for (segment const& s : o.segments) fold(s);
+      for (int i = 0; i < o.out.size(); ++i)
+        if (out_[i].bytes > 0) bound_.to(index, i).commit(out_[i].bytes, memory_.tag);
+    }
     for (int i = 0; i < o.in.size(); ++i)
       if (in_[i].bytes > 0) bound_.from(index, i).release();
     return progress::moved;
+  }
+
+  /// A message that is one stretch of memory needs no copy where the wire reads it there.
+  bool sent_from_memory(operation const& o, int index) {
+    if constexpr (BorrowingChannel<typename bound_plan<Tr>::sender>) {
+      if (o.lends == lending::never || (o.lends == lending::out_of_place && in_place()) || out_[0].bytes <= small) return false;
+      std::byte const *first = nullptr, *end = nullptr;
+      bool whole = true;
+      for (segment const& s : o.segments)
+        geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
+          auto const* const at = static_cast<std::byte const*>(read(s.sources[0], element, in_scratch));
+          if (first == nullptr) first = end = at;
+          whole = whole && at == end;
+          end = at + count * sizeof(T);
+        });
+      if (!whole) return false;
+      for (int i = 0; i < o.out.size(); ++i) bound_.to(index, i).commit_from(first, out_[i].bytes, memory_.tag);
+      return true;
+    }
+    return false;
+  }
+  bool in_place() const {
+    if (memory_.input == nullptr || memory_.output == nullptr) return false;
+    return memory_.input - memory_.input_origin == memory_.output - memory_.output_origin;
   }
 
   COLLECTX_FORCEINLINE void fold(segment const& s) {

@@ -42,11 +42,14 @@ struct element_type {
   friend constexpr bool operator==(element_type, element_type) = default;
 };
 
-/// What the first piece of a message begins with.
+/// What the first piece of a message begins with. Where the memory is offered, that offer follows in place of the message.
 struct letterhead {
   std::uint64_t bytes = 0;
   element_type element{};
-  std::uint32_t number = 0;
+  std::uint32_t number : 31 = 0;
+  std::uint32_t offered : 1 = 0;
+
+  constexpr bool is_number(std::uint64_t n) const { return number == (n & 0x7fffffffu); }
 };
 static_assert(sizeof(letterhead) == 16);
 
@@ -67,6 +70,15 @@ struct letter {
 };
 
 namespace detail {
+
+constexpr letterhead letterhead_of(letter const& l, bool offered) {
+  letterhead h;
+  h.bytes = l.bytes;
+  h.element = l.element;
+  h.number = static_cast<std::uint32_t>(l.number) & 0x7fffffffu;
+  h.offered = offered;
+  return h;
+}
 
 /// The sentence for a deadline that has passed: `done` of the bytes have been sent or have come.
 template <Transport Tr>
@@ -92,21 +104,19 @@ class sending {
     std::size_t const slot = transport.slot_bytes(), quarter = (l.bytes / 4 + 4095) / 4096 * 4096;
     piece_ = quarter > worth_a_piece ? quarter : worth_a_piece;
     if (piece_ > slot) piece_ = slot;
+    first_ = BorrowingChannel<channel> && piece_ > first_of_many ? first_of_many : piece_;
   }
 
   progress advance() {
+    if (offered_) return taken();
     bool moved = false;
     while (!done_) {
       std::size_t const head = at_ == 0 ? sizeof(letterhead) : 0, left = letter_.bytes - at_;
-      std::size_t const length = left < piece_ - head ? left : piece_ - head;
+      std::size_t const most = head != 0 && left > piece_ - head ? first_ - head : piece_ - head, length = left < most ? left : most;
       std::byte* const slot = channel_->try_acquire(head + length);
       if (slot == nullptr) return moved ? progress::moved : progress::stuck;
-      if (head != 0) {
-        letterhead const h{letter_.bytes, letter_.element, static_cast<std::uint32_t>(letter_.number)};
-        std::memcpy(slot, &h, sizeof h);
-      }
-      if (length != 0) std::memcpy(slot + head, from_ + at_, length);
-      channel_->commit(head + length, letter_tag(letter_.number, letter_.element));
+      if (head != 0 && offer_it(slot)) return taken();
+      fill(slot, head, length);
       at_ += length;
       moved = true;
       done_ = at_ == letter_.bytes;
@@ -120,13 +130,51 @@ class sending {
   status late(Tr& transport, nanoseconds waited) const { return detail::letter_is_late(transport, letter_, true, at_, waited); }
 
  private:
+  using channel = std::remove_reference_t<decltype(std::declval<Tr&>().channel_to(0, 0))>;
   static constexpr std::size_t worth_a_piece = std::size_t{collectx::detail::messages_are_dear<Tr>() ? 64 : 16} << 10;
+  static constexpr std::size_t first_of_many = 4096;  // it is copied behind the letterhead; the others are sent from where they lie
 
-  std::remove_reference_t<decltype(std::declval<Tr&>().channel_to(0, 0))>* channel_;
+  std::uint32_t tag() const { return letter_tag(letter_.number, letter_.element); }
+
+  void fill(std::byte* slot, std::size_t head, std::size_t length) {
+    if constexpr (BorrowingChannel<channel>)
+      if (head == 0) return channel_->commit_from(from_ + at_, length, tag());
+    if (head != 0) {
+      letterhead const h = detail::letterhead_of(letter_, false);
+      std::memcpy(slot, &h, sizeof h);
+    }
+    if (length != 0) std::memcpy(slot + head, from_ + at_, length);
+    channel_->commit(head + length, tag());
+  }
+
+  /// In place of all pieces, if the wire likes that better.
+  bool offer_it(std::byte* slot) {
+    if constexpr (OfferingChannel<channel>) {
+      offer made;
+      if (piece_ < sizeof(letterhead) + sizeof made || !channel_->offers(from_, letter_.bytes, made)) return false;
+      letterhead const h = detail::letterhead_of(letter_, true);
+      std::memcpy(slot, &h, sizeof h);
+      std::memcpy(slot + sizeof h, &made, sizeof made);
+      channel_->commit(sizeof h + sizeof made, tag());
+      offered_ = true;
+    }
+    return offered_;
+  }
+  progress taken() {
+    if constexpr (OfferingChannel<channel>) {
+      if (!done_ && !channel_->taken()) return progress::stuck;
+      at_ = letter_.bytes;
+      done_ = true;
+    }
+    return progress::done;
+  }
+
+  channel* channel_;
   letter letter_;
   std::byte const* from_;
-  std::size_t piece_ = 0;
+  std::size_t piece_ = 0, first_ = 0;
   std::size_t at_ = 0;
+  bool offered_ = false;
   bool done_ = false;
 };
 
@@ -138,6 +186,7 @@ class receiving {
       : channel_(&transport.channel_from(l.peer, transport.lanes())), letter_(l), to_(static_cast<std::byte*>(data)) {}
 
   progress advance() {
+    if (fetches_) return fetch();
     bool moved = false;
     while (!done_) {
       message m = channel_->try_peek();
@@ -150,7 +199,10 @@ class receiving {
         m.data += sizeof h;
         m.bytes -= sizeof h;
         begun_ = true;
+        fetches_ = h.offered != 0;
+        if (fetches_) std::memcpy(&offer_, m.data, sizeof offer_);
       }
+      if (fetches_) return fetch();
       if (m.bytes > letter_.bytes - at_) return progress::conflict;
       if (m.bytes != 0) std::memcpy(to_ + at_, m.data, m.bytes);
       channel_->release();
@@ -171,7 +223,7 @@ class receiving {
     message const m = channel_->try_peek();
     letterhead h;
     if (!begun_ && m.bytes >= sizeof h) std::memcpy(&h, m.data, sizeof h);
-    if (begun_ || m.bytes < sizeof h || h.number != static_cast<std::uint32_t>(letter_.number)) {
+    if (begun_ || m.bytes < sizeof h || !h.is_number(letter_.number)) {
       return status::failure(errc::mismatch, letter_.peer, "rank %d receives from rank %d what is no message, or not the next one",
                              transport.rank(), letter_.peer);
     }
@@ -183,11 +235,28 @@ class receiving {
   }
 
  private:
-  std::remove_reference_t<decltype(std::declval<Tr&>().channel_from(0, 0))>* channel_;
+  using channel = std::remove_reference_t<decltype(std::declval<Tr&>().channel_from(0, 0))>;
+
+  /// Straight from the sender's memory. It has that back when the slot is released, so that is not put off.
+  progress fetch() {
+    if constexpr (FetchingChannel<channel>) {
+      if (!done_ && !fetching_) fetching_ = channel_->fetch(offer_, to_, letter_.bytes);
+      if (!done_ && (!fetching_ || !channel_->fetched())) return progress::stuck;
+      if (!done_) channel_->release(), channel_->flush();
+      at_ = letter_.bytes;
+      done_ = true;
+      return progress::done;
+    }
+    return progress::conflict;
+  }
+
+  channel* channel_;
   letter letter_;
   std::byte* to_;
   std::size_t at_ = 0;
+  offer offer_;
   bool begun_ = false;
+  bool fetches_ = false, fetching_ = false;
   bool done_ = false;
 };
 

@@ -20,8 +20,8 @@ namespace collectx {
 inline namespace v0 {
 
 struct composite_options {
-  libfabric_options between{.slots = 8, .slot_bytes = std::size_t{256} << 10};  ///< hosts; slot_bytes and lanes go for shared memory, too
-  int slots_inside = 16;                                                        ///< per channel, on one host
+  libfabric_options between;      ///< hosts; slot_bytes and lanes go for shared memory, too
+  int slots_inside = 16;          ///< per channel, on one host
   std::size_t memory_inside = 0;  ///< most bytes that the ranks of one host may come to occupy together; 0: no bound
   std::chrono::nanoseconds join_timeout = libfabric_options{}.join_timeout;  ///< for all ranks to come together
 };
@@ -36,6 +36,11 @@ class either_sender {
   either_sender(Near* near, Far* far) noexcept : near_(near), far_(far) {}
   std::byte* try_acquire(std::size_t bytes) { return near_ != nullptr ? near_->try_acquire(bytes) : far_->try_acquire(bytes); }
   void commit(std::size_t bytes, std::uint32_t tag) { near_ != nullptr ? near_->commit(bytes, tag) : far_->commit(bytes, tag); }
+  void commit_from(std::byte const* memory, std::size_t bytes, std::uint32_t tag) {
+    if (near_ == nullptr) return far_->commit_from(memory, bytes, tag);
+    std::memcpy(near_->try_acquire(bytes), memory, bytes);
+    near_->commit(bytes, tag);
+  }
 
  private:
   Near* near_ = nullptr;
@@ -107,6 +112,7 @@ class composite_transport {
   nanoseconds now() const noexcept { return state_->wide.now(); }
   void progress() noexcept { state_->wide.progress(); }
   int unsent() const noexcept { return state_->wide.unsent(); }
+  bool borrows() const noexcept { return state_->wide.borrows(); }
   status idle(int polls, int peer) noexcept {
     if (state_->inside && state_->wide.begins_to_wait(polls)) state_->inside->flush_credits();
     return state_->wide.idle(polls, peer);

@@ -30,11 +30,17 @@ struct fabric_provider {
   char const* name;
   bool by_address;  ///< bound to the address of one interface
   bool one_host;
-  bool fragile;  ///< may crash over what a dead peer has written half, as libfabric 1.17 does
+  bool fragile = false;  ///< may crash over what a dead peer has written half, as libfabric 1.17 does
+  bool copies = false;   ///< what is read and written is copied by the processes, in their own calls, and not behind their backs
 };
 inline constexpr fabric_provider fabric_providers[] = {
-    {"verbs;ofi_rxm", true, false, false}, {"efa", false, false, false}, {"psm3", false, false, false},      {"psm2", false, false, false},
-    {"shm", false, true, false},           {"net", true, false, false},  {"tcp;ofi_rxm", true, false, true},
+    {"verbs;ofi_rxm", true, false},
+    {"efa", false, false},
+    {"psm3", false, false},
+    {"psm2", false, false},
+    {.name = "shm", .by_address = false, .one_host = true, .copies = true},
+    {"net", true, false},
+    {.name = "tcp;ofi_rxm", .by_address = true, .one_host = false, .fragile = true},
 };
 inline constexpr int fabric_provider_count = static_cast<int>(sizeof fabric_providers / sizeof *fabric_providers);
 
@@ -42,7 +48,7 @@ inline constexpr int fabric_provider_count = static_cast<int>(sizeof fabric_prov
 inline fabric_provider provider_named(char const* name) noexcept {
   for (fabric_provider const& p : fabric_providers)
     if (std::strcmp(p.name, name) == 0) return p;
-  return {name, false, false, false};
+  return {name, false, false};
 }
 
 inline status fabric_failure(int error, char const* what) noexcept {
@@ -105,10 +111,15 @@ class fabric_endpoint {
  public:
   /// What this library needs of a provider: to write into a peer's memory, with a number that arrives there when the data has.
   static constexpr std::uint64_t needed = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  /// Of one where the receiver may as well copy out of the sender's memory.
+  static constexpr std::uint64_t needed_to_copy = needed | FI_READ | FI_REMOTE_READ;
   static constexpr std::uint32_t api = FI_VERSION(1, 17);
 
   /// The provider's offer at the interface with `here`, or nothing.
-  static fabric_info find(fabric_provider const& provider, socket_place const& here, std::uint64_t capabilities = needed) noexcept {
+  static fabric_info find(fabric_provider const& provider, socket_place const& here) noexcept {
+    return find(provider, here, provider.copies ? needed_to_copy : needed);
+  }
+  static fabric_info find(fabric_provider const& provider, socket_place const& here, std::uint64_t capabilities) noexcept {
     fabric_info hints(::fi_allocinfo());
     if (!hints) return nullptr;
     hints->caps = capabilities;
@@ -172,18 +183,25 @@ class fabric_endpoint {
 
   /// Makes memory known: written from here, and by others.
   status share(void* memory, std::size_t bytes, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
-    int rc = ::fi_mr_reg(domain_.get(), memory, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, region.out(), nullptr);
-    if (rc == 0 && (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
-      rc = ::fi_mr_bind(region.get(), endpoint_.id(), 0);
-      if (rc == 0) rc = ::fi_mr_enable(region.get());
-    }
-    if (rc != 0) {
+    if (int const rc = make_known(memory, bytes, FI_WRITE | FI_REMOTE_WRITE, region); rc != 0) {
       return status::failure(errc::out_of_memory, -1, "libfabric: cannot register %zu bytes: %s", bytes, ::fi_strerror(-rc));
     }
-    window.address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uintptr_t>(memory) : 0;
-    window.key = ::fi_mr_key(region.get());
+    window = window_on(memory, region);
     return {};
   }
+  /// Makes memory known that a peer may read.
+  bool offer(void const* memory, std::size_t bytes, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
+    if (make_known(memory, bytes, FI_REMOTE_READ, region) != 0) return false;
+    window = window_on(memory, region);
+    return true;
+  }
+  /// Makes memory known that is only sent from, where the provider asks for that. What is kept of it from call to call is libfabric's own
+  /// cache, which hears of memory that goes. False where it cannot be done.
+  bool lend(void const* memory, std::size_t bytes, fabric_object<::fid_mr>& region) noexcept {
+    return !asks_for(FI_MR_LOCAL) || make_known(memory, bytes, FI_WRITE, region) == 0;
+  }
+  /// Whether a write can gather what it carries from two places.
+  bool gathers() const noexcept { return info_->tx_attr->iov_limit >= 2; }
 
   void abandon() noexcept {
     endpoint_.abandon();
@@ -198,6 +216,17 @@ class fabric_endpoint {
   ::fi_info const& info() const noexcept { return *info_; }
 
  private:
+  bool asks_for(int mode) const noexcept { return (info_->domain_attr->mr_mode & mode) != 0; }
+  fabric_window window_on(void const* memory, fabric_object<::fid_mr> const& region) const noexcept {
+    return {asks_for(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(memory) : 0, ::fi_mr_key(region.get())};
+  }
+  int make_known(void const* memory, std::size_t bytes, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
+    int rc = ::fi_mr_reg(domain_.get(), memory, bytes, access, 0, next_key_++, 0, region.out(), nullptr);
+    if (rc != 0 || !asks_for(FI_MR_ENDPOINT)) return rc;
+    rc = ::fi_mr_bind(region.get(), endpoint_.id(), 0);
+    return rc != 0 ? rc : ::fi_mr_enable(region.get());
+  }
+
   static status refusal(fabric_provider const& provider, socket_place const& here) noexcept {
     if (!find(provider, here, 0)) {
       return status::failure(errc::not_supported, -1, "libfabric has no provider %s with reliable datagrams here", provider.name);
@@ -206,9 +235,12 @@ class fabric_endpoint {
     struct {
       std::uint64_t bit;
       char const* text;
-    } const wanted[] = {{FI_RMA | FI_WRITE, " FI_WRITE"}, {FI_RMA | FI_REMOTE_WRITE, " FI_REMOTE_WRITE"}};
+    } const wanted[] = {{FI_RMA | FI_WRITE, " FI_WRITE"},
+                        {FI_RMA | FI_REMOTE_WRITE, " FI_REMOTE_WRITE"},
+                        {FI_RMA | FI_READ, " FI_READ"},
+                        {FI_RMA | FI_REMOTE_READ, " FI_REMOTE_READ"}};
     for (auto const& w : wanted)
-      if (!find(provider, here, w.bit)) std::strcat(missing, w.text);
+      if (((provider.copies ? needed_to_copy : needed) & w.bit) == w.bit && !find(provider, here, w.bit)) std::strcat(missing, w.text);
     return status::failure(errc::not_supported, -1, "provider %s of libfabric lacks%s", provider.name,
                            *missing != 0 ? missing : " FI_REMOTE_CQ_DATA of 4 bytes");
   }

@@ -56,8 +56,10 @@ struct fabric_ticket {
   ::fi_context2 context{};
   fabric_port* port = nullptr;
   int peer = -1;
-  bool message = false;  ///< else a credit
+  enum { credit, message, fetched } what = credit;
   bool busy = false;
+  std::byte const* borrowed = nullptr;      ///< where the payload lies, if not in the slot: memory of the caller
+  fabric_object<::fid_mr> borrowed_memory;  ///< registered as long as it is read, where the provider asks for that
 
   void settle() noexcept;
 };
@@ -75,20 +77,43 @@ class fabric_port {
   fabric_object<::fid_mr> region;
   fabric_layout layout;
   std::vector<peer> peers;
-  call_record call;                       // what this rank is doing
-  std::size_t unsettled = 0;              // messages that have not left this rank
-  std::vector<fabric_sender*> late;       // they have something that the network did not take
-  std::vector<fabric_receiver*> in_debt;  // they have credits that the network did not take
-  bool sealed = false;                    // the endpoint is not touched any more
-  int broken = -1;                        // a peer that cannot be written to
+  call_record call;                               // what this rank is doing
+  std::size_t unsettled = 0;                      // messages that have not left this rank
+  std::size_t borrowing = 0;                      // those of them whose payload is a caller's memory, and what is fetched into such
+  std::size_t worth_borrowing = ~std::size_t{0};  // bytes from which on that is better than a copy
+  std::size_t copied_at_once = 0;                 // so much is copied as it is written, and does not stay under way
+  std::size_t worth_offering = ~std::size_t{0};   // from which on the receiver had better copy them itself
+  std::vector<fabric_sender*> late;               // they have something that the network did not take
+  std::vector<fabric_receiver*> in_debt;          // they have credits that the network did not take
+  bool sealed = false;                            // the endpoint is not touched any more
+  int broken = -1;                                // a peer that cannot be written to
   int broken_by = 0;
 
   /// Writes from this rank's memory into a peer's; 0 or a negative error.
   ssize_t write(fabric_ticket& ticket, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number) noexcept {
     if (sealed) return -FI_EAGAIN;
     peer const& p = peers[static_cast<std::size_t>(ticket.peer)];
-    return ::fi_writedata(endpoint.endpoint(), from, bytes, region.get() != nullptr ? ::fi_mr_desc(region.get()) : nullptr, number,
-                          p.number, p.window.address + offset, p.window.key, &ticket.context);
+    if (bytes <= copied_at_once) {
+      ssize_t const rc = ::fi_inject_writedata(endpoint.endpoint(), from, bytes, number, p.number, p.window.address + offset, p.window.key);
+      if (rc == 0) ticket.settle();
+      return rc;
+    }
+    return ::fi_writedata(endpoint.endpoint(), from, bytes, descriptor(region), number, p.number, p.window.address + offset, p.window.key,
+                          &ticket.context);
+  }
+  /// The same, with the last `bytes` from the memory that the ticket has borrowed.
+  ssize_t write_borrowed(fabric_ticket& ticket, std::byte const* head, std::size_t head_bytes, std::size_t bytes, std::size_t offset,
+                         std::uint32_t number) noexcept;
+  /// Whether the caller's memory can be sent from where it is; if so, the ticket has it.
+  bool borrow(fabric_ticket& ticket, std::byte const* memory, std::size_t bytes) noexcept;
+  /// Reads from a peer's memory; 0 or a negative error.
+  ssize_t read(fabric_ticket& ticket, void* to, std::size_t bytes, offer const& from) noexcept {
+    if (sealed) return -FI_EAGAIN;
+    return ::fi_read(endpoint.endpoint(), to, bytes, nullptr, peers[static_cast<std::size_t>(ticket.peer)].number, from.address, from.key,
+                     &ticket.context);
+  }
+  static void* descriptor(fabric_object<::fid_mr> const& memory) noexcept {
+    return memory.get() != nullptr ? ::fi_mr_desc(memory.get()) : nullptr;
   }
   void drain();
   void abandon() noexcept {
@@ -104,7 +129,32 @@ class fabric_port {
 
 inline void fabric_ticket::settle() noexcept {
   busy = false;
-  if (message) --port->unsettled;
+  if (what == fetched) --port->borrowing;
+  if (what != message) return;
+  --port->unsettled;
+  if (borrowed == nullptr) return;
+  --port->borrowing;
+  borrowed = nullptr;
+  borrowed_memory = {};
+}
+
+inline ssize_t fabric_port::write_borrowed(fabric_ticket& ticket, std::byte const* head, std::size_t head_bytes, std::size_t bytes,
+                                           std::size_t offset, std::uint32_t number) noexcept {
+  if (sealed) return -FI_EAGAIN;
+  peer const& p = peers[static_cast<std::size_t>(ticket.peer)];
+  // libfabric takes what it sends as memory that it might change.
+  ::iovec const from[] = {{const_cast<std::byte*>(head), head_bytes}, {const_cast<std::byte*>(ticket.borrowed), bytes}};
+  void* descriptors[] = {descriptor(region), descriptor(ticket.borrowed_memory)};
+  ::fi_rma_iov const to{p.window.address + offset, head_bytes + bytes, p.window.key};
+  ::fi_msg_rma const message{from, descriptors, 2, p.number, &to, 1, &ticket.context, number};
+  return ::fi_writemsg(endpoint.endpoint(), &message, FI_REMOTE_CQ_DATA);
+}
+
+inline bool fabric_port::borrow(fabric_ticket& ticket, std::byte const* memory, std::size_t bytes) noexcept {
+  if (bytes < worth_borrowing || !endpoint.lend(memory, bytes, ticket.borrowed_memory)) return false;
+  ticket.borrowed = memory;
+  ++borrowing;
+  return true;
 }
 
 /// What a receiver has released, and how much of that its sender has been told, modulo 2^32.
@@ -131,7 +181,7 @@ class fabric_sender {
     for (std::uint32_t i = 0; i < slots(); ++i) {
       tickets_[i].port = port_;
       tickets_[i].peer = peer_;
-      tickets_[i].message = true;
+      tickets_[i].what = fabric_ticket::message;
     }
   }
 
@@ -153,15 +203,37 @@ class fabric_sender {
     port_->late.push_back(this);
   }
 
+  /// The payload is read where it lies, if that is better than a copy, until the port borrows no more.
+  void commit_from(std::byte const* memory, std::size_t bytes, std::uint32_t tag) noexcept {
+    if (!port_->borrow(tickets_[index_], memory, bytes)) std::memcpy(slot(index_) + fabric_layout::head_room, memory, bytes);
+    commit(bytes, tag);
+  }
+
+  /// Whether the peer had better fetch this memory; it may until taken().
+  bool offers(std::byte const* memory, std::size_t bytes, offer& made) noexcept {
+    fabric_window window;
+    if (bytes < port_->worth_offering || !port_->endpoint.offer(memory, bytes, offered_, window)) return false;
+    made = {window.address, window.key};
+    return true;
+  }
+  bool taken() noexcept {
+    if (released_ != sent_) return false;
+    offered_ = {};
+    return true;
+  }
+
   /// Hands to the network what it takes; false where something is left.
   bool post() noexcept {
     while (posted_ != sent_) {
       std::size_t const start = posting_ * port_->layout.stride() + fabric_layout::head_room - sizeof(fabric_head);
       fabric_head head;
       std::memcpy(&head, staging_ + start, sizeof head);
-      ssize_t const rc = port_->write(tickets_[posting_], staging_ + start, sizeof head + head.bytes, remote_ + start, number_);
+      fabric_ticket& ticket = tickets_[posting_];
+      ssize_t const rc = ticket.borrowed != nullptr
+                             ? port_->write_borrowed(ticket, staging_ + start, sizeof head, head.bytes, remote_ + start, number_)
+                             : port_->write(ticket, staging_ + start, sizeof head + head.bytes, remote_ + start, number_);
       if (rc == -FI_EAGAIN) return false;
-      if (rc != 0) port_->breaks(peer_, rc), --port_->unsettled;
+      if (rc != 0) port_->breaks(peer_, rc), ticket.settle();
       ++posted_;
       if (++posting_ == slots()) posting_ = 0;
     }
@@ -175,6 +247,11 @@ class fabric_sender {
   }
   void oppose(fabric_released& released) noexcept { opposite_ = &released; }
   void close() noexcept { closed_ = true; }
+  /// Closes nothing that a forked child has in common with its parent.
+  void abandon() noexcept {
+    offered_.abandon();
+    for (std::uint32_t i = 0; tickets_ && i < slots(); ++i) tickets_[i].borrowed_memory.abandon();
+  }
   int peer() const noexcept { return peer_; }
   bool unsettled() const noexcept {
     bool busy = false;
@@ -196,6 +273,7 @@ class fabric_sender {
   bool closed_ = false;
   bool late_ = false;
   fabric_released* opposite_ = nullptr;
+  fabric_object<::fid_mr> offered_;
   std::unique_ptr<fabric_ticket[]> tickets_;
 };
 
@@ -209,9 +287,19 @@ class fabric_receiver {
         remote_(theirs * sizeof(std::uint64_t)),
         number_(static_cast<std::uint32_t>(theirs) | fabric_port::credit_flag),
         opposite_(&opposite) {
-    ticket_.port = &port;
-    ticket_.peer = peer;
+    ticket_.port = fetching_.port = &port;
+    ticket_.peer = fetching_.peer = peer;
+    fetching_.what = fabric_ticket::fetched;
   }
+
+  /// Copies out of the sender's memory; false where the network does not take that now. @pre nothing is being fetched
+  bool fetch(offer const& from, std::byte* to, std::size_t bytes) noexcept {
+    ssize_t const rc = port_->read(fetching_, to, bytes, from);
+    if (rc == 0) fetching_.busy = true, ++port_->borrowing;
+    if (rc != 0 && rc != -FI_EAGAIN) port_->breaks(fetching_.peer, rc);
+    return rc == 0;
+  }
+  bool fetched() const noexcept { return !fetching_.busy; }
 
   /// What the opposite channel's sender tells the peer. It stays where it is.
   fabric_released& released() noexcept { return released_; }
@@ -241,9 +329,10 @@ class fabric_receiver {
     if (ticket_.busy) return false;
     std::uint64_t const taken = released_.taken;
     std::memcpy(promise_, &taken, sizeof taken);
+    ticket_.busy = true;
     ssize_t const rc = port_->write(ticket_, promise_, sizeof taken, remote_, number_);
+    if (rc != 0) ticket_.busy = false;
     if (rc == -FI_EAGAIN) return false;
-    ticket_.busy = rc == 0;
     released_.published = released_.taken;  // a peer that cannot be reached needs no credit
     in_debt_ = false;
     return true;
@@ -277,7 +366,7 @@ class fabric_receiver {
   std::byte* promise_ = nullptr;  // the credit that is on its way
   std::size_t remote_ = 0;
   std::uint32_t number_ = 0;
-  fabric_ticket ticket_;
+  fabric_ticket ticket_, fetching_;
   fabric_released released_;
   std::uint32_t arrived_ = 0, index_ = 0;
   bool closed_ = false;
@@ -291,7 +380,8 @@ inline void fabric_port::drain() {
   std::erase_if(in_debt, [](fabric_receiver* r) { return r->pay(); });
 }
 
-static_assert(SendChannel<fabric_sender> && RecvChannel<fabric_receiver>);
+static_assert(BorrowingChannel<fabric_sender> && OfferingChannel<fabric_sender> && FetchingChannel<fabric_receiver> &&
+              RecvChannel<fabric_receiver>);
 
 }  // namespace detail
 }  // namespace v0

@@ -7,7 +7,7 @@
 #include "collectx/rendezvous.hpp"
 #include "collectx/transport/fabric.hpp"
 #include "collectx/transport/fabric_channel.hpp"
-#include "collectx/transport/host.hpp"
+#include "collectx/transport/fabric_choice.hpp"
 #include "collectx/transport/patience.hpp"
 #include "collectx/transport/segment.hpp"
 #include "collectx/transport/socket_board.hpp"
@@ -27,8 +27,8 @@ namespace collectx {
 inline namespace v0 {
 
 struct libfabric_options {
-  int slots = 16;                                   ///< per channel
-  std::size_t slot_bytes = std::size_t{128} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
+  int slots = 8;                                    ///< per channel
+  std::size_t slot_bytes = std::size_t{256} << 10;  ///< a multiple of 64; large, since a wire's delay is felt with every message
   int lanes = 4;
   std::size_t memory = 0;                    ///< most bytes that this rank may register; 0: no bound
   std::chrono::nanoseconds join_timeout{0};  ///< for all ranks to come together; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
@@ -109,6 +109,8 @@ class libfabric_transport {
   /// A rank that something sent has not left for yet, or -1: then nobody waits for this rank's next call.
   int unsent() const noexcept { return state_->port.unsettled == 0 ? -1 : state_->first_unsettled(); }
 
+  bool borrows() const noexcept { return state_->port.borrowing > 0; }
+
   status idle(int polls, int peer) noexcept {
     if (state_->orphan) return not_ours();
     if (begins_to_wait(polls)) state_->flush_credits();
@@ -150,13 +152,6 @@ class libfabric_transport {
   }
 
  private:
-  /// What a rank says of itself before an endpoint is opened.
-  struct wish {
-    std::uint64_t host = 0;
-    std::uint32_t offered = 0;
-    char provider[32] = {};
-    detail::cpu_mask cpus;
-  };
   /// What others need to write to it.
   struct reach {
     detail::fabric_address address;
@@ -176,13 +171,16 @@ class libfabric_transport {
     nanoseconds suspected = 0;
     bool joined = false;
     bool orphan = false;
-    bool fragile = false;              // the provider, as its table says
-    detail::patience patience{64, 1};  // a poll in vain costs a system call that another rank could use
+    bool fragile = false;                     // the provider, as its table says
+    detail::patience patience{64, 1, false};  // a poll in vain costs a system call that another rank could use
     detail::fork_mark mark = detail::fork_mark::take();
 
     state(detail::socket_mesh mesh, libfabric_options const& chosen) : board(std::move(mesh)), options(chosen) {}
     ~state() {
-      if (!mark.here()) port.abandon();
+      if (!mark.here()) {
+        for (sender& s : senders) s.abandon();
+        port.abandon();
+      }
       if (!joined || !mark.here()) return;
       board.leave(linger, [this] { progress(); });
       status const end = board.verdict();
@@ -190,6 +188,7 @@ class libfabric_transport {
         if (board.died(r) || (!end.ok() && end.rank() == r && r != board.rank())) all[static_cast<std::size_t>(r)].address.remove_name();
     }
     static constexpr nanoseconds linger = 1'000'000'000;
+    static constexpr std::size_t worth_borrowing = std::size_t{8} << 10, worth_offering = std::size_t{32} << 10;
 
     std::size_t channel(int peer, int lane) const noexcept {
       return static_cast<std::size_t>(peer) * (static_cast<std::size_t>(options.lanes) + 1) + static_cast<std::size_t>(lane);
@@ -203,7 +202,11 @@ class libfabric_transport {
         options.lanes = (std::min)(options.lanes, static_cast<int>(mesh.said(r).lanes));
         options.slot_bytes = (std::min)(options.slot_bytes, static_cast<std::size_t>(mesh.said(r).slot_bytes));
       }
-      if (status s = choose(deadline); !s) return s;
+      detail::fabric_choice chosen;
+      if (status s = chosen.make(mesh, options.provider, options.between_hosts, deadline); !s) return s;
+      std::memcpy(provider, chosen.provider, sizeof provider);
+      nodes = std::move(chosen.nodes);
+      board.share_host(chosen.neighbours, chosen.cpus);
       reach mine;
       if (status s = build(mine); !s) return mesh.refuse(s);
       if (status s = mesh.share(mine, all, deadline); !s) return s;
@@ -219,47 +222,6 @@ class libfabric_transport {
       status const s = board.open();
       joined = s.ok();
       return s;
-    }
-
-    status choose(nanoseconds deadline) {
-      detail::socket_mesh& mesh = board.mesh();
-      wish mine;
-      mine.host = detail::host_identity();
-      mine.cpus = detail::cpu_mask::mine();
-      mine.offered = detail::fabric_endpoint::offered(mesh.place());
-      std::snprintf(mine.provider, sizeof mine.provider, "%s", options.provider == nullptr ? "" : options.provider);
-      std::vector<wish> wishes;
-      if (status s = mesh.share(mine, wishes, deadline); !s) return s;
-      std::uint32_t common = ~std::uint32_t{0};
-      bool one_host = true;
-      int neighbours = 0, count = 0;
-      detail::cpu_mask cpus;
-      for (wish const& w : wishes) {
-        common &= w.offered;
-        one_host &= w.host == mine.host;
-        std::size_t first = 0;
-        while (wishes[first].host != w.host) ++first;
-        nodes.push_back(first < nodes.size() ? nodes[first] : count++);
-        if (w.host != mine.host) continue;
-        ++neighbours;
-        cpus |= w.cpus;
-      }
-      board.share_host(neighbours, cpus.count());
-      for (std::size_t r = 1; r < wishes.size(); ++r) {
-        if (std::strcmp(wishes[r].provider, wishes[0].provider) == 0) continue;
-        return status::failure(errc::invalid_configuration, static_cast<int>(r), "rank %d asks for provider %s, rank 0 for %s",
-                               static_cast<int>(r), *wishes[r].provider != 0 ? wishes[r].provider : "any",
-                               *wishes[0].provider != 0 ? wishes[0].provider : "any");
-      }
-      if (mesh.size() == 1) return {};
-      if (*mine.provider != 0) return std::memcpy(provider, mine.provider, sizeof provider), status{};
-      for (int i = 0; i < detail::fabric_provider_count; ++i) {
-        if ((common >> i & 1) == 0 || (detail::fabric_providers[i].one_host && (!one_host || options.between_hosts))) continue;
-        std::snprintf(provider, sizeof provider, "%s", detail::fabric_providers[i].name);
-        return {};
-      }
-      return status::failure(errc::not_supported, -1, "no common transport: no provider of libfabric is offered on all %d ranks",
-                             mesh.size());
     }
 
     status build(reach& mine) {
@@ -281,6 +243,11 @@ class libfabric_transport {
         detail::fabric_provider const chosen = detail::provider_named(provider);
         if (status s = e.open(chosen, board.mesh().place()); !s) return s;
         fragile = chosen.fragile;
+        if (e.gathers()) port.worth_borrowing = worth_borrowing;
+        if (chosen.copies) {
+          port.copied_at_once = e.info().tx_attr->inject_size;
+          port.worth_offering = worth_offering;
+        }
         if (status s = e.share(memory.address(), layout.bytes(), port.region, mine.window); !s) return s;
         if (status s = e.name(mine.address); !s) return s;
       }
@@ -305,6 +272,7 @@ class libfabric_transport {
 
     void progress() noexcept {
       if (fragile) seal_with_the_dead();
+      if (port.borrowing > 0 && !board.verdict().ok()) port.sealed = true;  // after a failure callers have their memory back
       if (port.sealed) return;
       ::fi_cq_data_entry done[16];
       for (;;) {
@@ -344,8 +312,9 @@ class libfabric_transport {
       if (::fi_cq_readerr(port.endpoint.completions(), &why, 0) < 1) return;
       if (why.op_context == nullptr) return;
       auto& ticket = *static_cast<detail::fabric_ticket*>(why.op_context);
-      ticket.settle();
-      if (ticket.message) port.breaks(ticket.peer, -why.err);  // who is to have a credit is missed elsewhere, if by anybody
+      // Who is to have a credit is missed elsewhere, if by anybody. What was not fetched stays so.
+      if (ticket.what != detail::fabric_ticket::credit) port.breaks(ticket.peer, -why.err);
+      if (ticket.what != detail::fabric_ticket::fetched) ticket.settle();
     }
 
     /// The network's word is the last resort: who died or left is known from the board, with more to say.

@@ -25,9 +25,10 @@ inline void relax() noexcept {
 /// `look_around(peer)`, and `crowded()`, whether ranks outnumber cores here.
 class patience {
  public:
-  /// Polls in vain before a wait is announced, where each rank has a core and where not.
-  explicit patience(int polls_alone = 64, int polls_crowded = 8) noexcept
-      : polls_alone_(polls_alone), polls_crowded_(polls_crowded), polls_(polls_alone) {}
+  /// Polls in vain before a wait is announced, where each rank has a core and where not. `relaxes`: polls are so cheap that whoever waits
+  /// had better pause between them.
+  explicit patience(int polls_alone = 64, int polls_crowded = 8, bool relaxes = true) noexcept
+      : polls_alone_(polls_alone), polls_crowded_(polls_crowded), polls_(polls_alone), relaxes_(relaxes) {}
 
   /// True at the first of many polls in vain: the wait is long enough for some housekeeping.
   template <class Board>
@@ -40,7 +41,7 @@ class patience {
     if (status s = group.verdict(); !s) return s;
     if (polls >= polls_) return wait(group, polls, peer);
     group.announce(-1);
-    if (polls > 0) relax();
+    if (polls > 0 && relaxes_) relax();
     return {};
   }
 
@@ -76,13 +77,14 @@ class patience {
     }
     if (yielding_) {
       ::sched_yield();
-    } else {
+    } else if (relaxes_) {
       relax();
     }
     return {};
   }
 
   int polls_alone_, polls_crowded_, polls_;
+  bool relaxes_;
   bool crowded_ = false;
   bool yielding_ = false;
   std::uint32_t waits_ = 0;
