@@ -1,5 +1,5 @@
-# test/fuzz/*_fuzz.cpp: programs for libFuzzer, which comes with clang only. The tests are short and always the same; by hand,
-# `build/clang/test/fuzz_tcp_store -max_total_time=300` looks for longer.
+# test/fuzz/*_fuzz.cpp: programs for libFuzzer, which comes with clang only. The tests are short and always the same (`// runs: 10000` in the
+# first lines, else a million); by hand, `build/clang/test/fuzz_tcp_store -max_total_time=300` looks for longer.
 if(NOT COLLECTX_BUILD_FUZZ)
   return()
 endif()
@@ -20,12 +20,17 @@ file(GLOB sources CONFIGURE_DEPENDS fuzz/*_fuzz.cpp)
 foreach(source IN LISTS sources)
   cmake_path(GET source STEM stem)
   string(REGEX REPLACE "_fuzz$" "" name ${stem})
+  file(STRINGS ${source} head LIMIT_COUNT 5)
+  set(runs 1000000)
+  if("${head}" MATCHES "// runs: ([0-9]+)")
+    set(runs ${CMAKE_MATCH_1})
+  endif()
   add_executable(fuzz_${name} ${source})
   target_link_libraries(fuzz_${name} PRIVATE collectx::collectx collectx_warnings)
   target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address -g)
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address)
   add_dependencies(collectx_static fuzz_${name})
-  add_test(NAME fuzz.${name} COMMAND fuzz_${name} -seed=1 -runs=1000000 -max_total_time=60 -max_len=1300 -print_final_stats=1
+  add_test(NAME fuzz.${name} COMMAND fuzz_${name} -seed=1 -runs=${runs} -max_total_time=60 -max_len=1300 -print_final_stats=1
     -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/)
   set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 120)
 endforeach()

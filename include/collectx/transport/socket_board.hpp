@@ -261,6 +261,7 @@ class socket_board {
       case frame::seat: {
         socket_seats::told told;
         f.read(told);
+        if (told.waits_for >= size()) told.waits_for = -1;  // another build, or worse
         static_cast<socket_seats::told&>(s) = told;
         s.told_in = told.record.sequence;
         s.told_at = monotonic_now();

@@ -105,8 +105,8 @@ class socket_mesh {
     hello said;
     bool called = false;
     bool heard = false;
-    bool shared = false;
-    bool ahead = false;  // it has come to sharing, with `early`, while this rank still waits for others
+    bool shared = false;  // nothing more is asked of it in this round
+    bool ahead = false;   // it has come to sharing, with `early`, while this rank still waits for others
     frame early;
   };
   static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
@@ -127,6 +127,7 @@ class socket_mesh {
     detail::verdict v;
     f.read(v);
     status const why = v.spell();
+    if (why.ok()) return status::failure(errc::peer_lost, f.from, "rank %d says nonsense while joining", f.from);
     if (why.rank() == f.from) return why;
     return status::failure(why.code(), why.rank(), "%s (reported by rank %d)", sentence(why), f.from);
   }
@@ -227,28 +228,34 @@ class socket_mesh {
       }
       strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    for (int r = 0; r < mine_.size; ++r) {
-      peer& p = peers_[static_cast<std::size_t>(r)];
-      if (r == mine_.rank || p.ahead || (!p.link && !p.called)) continue;
-      frame f;
-      bool const broken = !p.link || !p.link.flush();
-      socket_link::event const e = broken ? socket_link::event::broken : p.link.receive(f);
-      if (e == socket_link::event::frame && f.kind == frame::refusal) return refusal_of(f);
-      if (e == socket_link::event::frame && f.kind == frame::greeting && !p.heard) {
-        f.read(p.said);
-        p.heard = true;
-        ++heard_;
-      } else if (e == socket_link::event::frame) {
-        p.ahead = true;
-        p.early = f;
-      } else if (e == socket_link::event::broken) {
-        if (p.heard) return died(p);
-        // Nobody is there: an address of an earlier run, whose successor has not come yet.
-        p.link.close();
-        nap(10'000'000);
-        p.called = false;
-      }
+    for (int r = 0; r < mine_.size; ++r)
+      if (status s = listen_to(r); !s) return s;
+    return {};
+  }
+
+  /// A lower rank that was called, or a higher one that has been admitted.
+  status listen_to(int rank) noexcept {
+    peer& p = peers_[static_cast<std::size_t>(rank)];
+    if (rank == mine_.rank || (!p.link && !p.called)) return {};
+    frame f;
+    socket_link::event const e = p.link && p.link.flush() ? p.link.receive(f) : socket_link::event::broken;
+    if (e == socket_link::event::nothing) return {};
+    if (e == socket_link::event::frame && f.kind == frame::refusal) return refusal_of(f);
+    if (p.heard) {
+      if (e == socket_link::event::broken || p.ahead) return died(p);  // none is ahead by two frames
+      p.ahead = true;
+      p.early = f;
+      return {};
     }
+    if (e == socket_link::event::frame && f.kind == frame::greeting) {
+      f.read(p.said);
+      p.heard = p.said.rank == rank && p.said.size == mine_.size;
+    }
+    if (p.heard) return ++heard_, status{};
+    // Nobody is there, or somebody else: an address of an earlier run, whose successor has not come yet.
+    p.link.close();
+    nap(10'000'000);
+    p.called = false;
     return {};
   }
 
@@ -277,13 +284,13 @@ class socket_mesh {
     return {};
   }
 
-  /// Until something comes, but not for long: some things are tried again.
+  /// Until something comes that is waited for, but not for long: some things are tried again.
   bool wait(nanoseconds deadline, nanoseconds longest = round) noexcept {
     polled_.clear();
     if (listener_) polled_.push_back({listener_.get(), POLLIN, 0});
     for (auto const& s : strangers_) polled_.push_back({s->get(), POLLIN, 0});
     for (peer const& p : peers_) {
-      if (p.link) polled_.push_back({p.link.get(), static_cast<short>(p.link.owes() ? POLLIN | POLLOUT : POLLIN), 0});
+      if (p.link && !p.shared) polled_.push_back({p.link.get(), static_cast<short>(p.link.owes() ? POLLIN | POLLOUT : POLLIN), 0});
     }
     nanoseconds const now = monotonic_now();
     wait_for_input(polled_.data(), polled_.size(), (std::min)(deadline, now + longest));
