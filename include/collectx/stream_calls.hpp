@@ -21,50 +21,6 @@ inline namespace v0 {
 template <class Tr, class Stream>
 concept puts_on_streams = DeviceTransport<Tr> && std::same_as<Stream, typename Tr::stream_type>;
 
-namespace detail {
-
-/// Takes the arguments of collective calls, to put them onto a stream. Buffers are memory that the device reaches.
-template <Transport Tr, class Stream>
-class stream_caller : public collective_calls<stream_caller<Tr, Stream>, status> {
- public:
-  stream_caller(std::shared_ptr<member<Tr>> const& whose, int rank, int size, Stream stream)
-      : member_(whose), rank_(rank), size_(size), stream_(stream) {}
-
- private:
-  friend class collective_calls<stream_caller<Tr, Stream>, status>;
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  static constexpr bool dear_messages = messages_are_dear<Tr>();
-  std::uint8_t* token() { return member_->transport.device_token(); }
-
-  template <class T, class Op, class F>
-  status perform(shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
-    member<Tr>& mine = *member_;
-    turn const held(mine.at_work);
-    if (!held.mine) return mine.busy_elsewhere();
-    if (!mine.fit()) return mine.failure;
-    if (status s = mine.transport.look(); !s) return mine.fail(s), s;
-    auto* const plan = find(mine.plans);
-    if (plan == nullptr) return mine.plans.refusal();
-    exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, 0};
-    status const s =
-        mine.transport.enqueue(plan->bound.content(), plan->record.what, plan->identity, memory, op, stream_, mine.patience(options));
-    if (s.ok() || is_callers_fault(s)) return s;
-    mine.fail(mine.transport.abort(s));  // the others are waiting for this rank on their devices
-    return mine.failure;
-  }
-
-  static bool is_callers_fault(status const& s) {
-    return s.code() == errc::invalid_argument || s.code() == errc::not_supported || s.code() == errc::invalid_configuration;
-  }
-
-  std::shared_ptr<member<Tr>> member_;
-  int rank_, size_;
-  Stream stream_;
-};
-
-}  // namespace detail
-
 /// A buffer of a device that all ranks have mapped, as long on every rank: it is what other Elements are, and calls on streams may read the
 /// others' where they lie. Let the calls that use it end before it goes, and let it go on all ranks before the memory is freed.
 template <class T, Transport Tr>
@@ -86,6 +42,70 @@ class registered_buffer {
 
 namespace detail {
 
+template <class B>
+inline constexpr bool is_registered = false;
+template <class T, Transport Tr>
+inline constexpr bool is_registered<registered_buffer<T, Tr>> = true;
+
+/// Takes the arguments of collective calls, to put them onto a stream. Buffers are memory that the device reaches.
+template <Transport Tr, class Stream>
+class stream_caller : public collective_calls<stream_caller<Tr, Stream>, status> {
+ public:
+  stream_caller(std::shared_ptr<member<Tr>> const& whose, int rank, int size, Stream stream)
+      : member_(whose), rank_(rank), size_(size), stream_(stream) {}
+
+  /// An all-reduce of registered buffers: a small one reads them where they lie, any other is a call like all.
+  template <class T, class Op>
+  status all_reduce_registered(registered_buffer<T, Tr> const& in, std::span<T> out, Op const& op) {
+    static_assert(Reduction<Op, T>, "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const");
+    shape_of_call call;
+    if (status s = call.fit(collectx::all_reduce{}, size_, rank_, view_const(in), out); !s) return s;
+    if (!member_->transport.reads_directly(out.size(), sizeof(T))) return this->all_reduce(in, out, op);
+    return put([&](member<Tr>& mine) {
+      return mine.transport.enqueue_direct(in.where(), out.data(), out.size(), reduction_name<Op>(), op, stream_, mine.patience({}));
+    });
+  }
+
+ private:
+  friend class collective_calls<stream_caller<Tr, Stream>, status>;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  static constexpr bool dear_messages = messages_are_dear<Tr>();
+  std::uint8_t* token() { return member_->transport.device_token(); }
+
+  template <class T, class Op, class F>
+  status perform(shape_of_call const& call, T const* in, T* out, Op const& op, F const& find, call_options const& options) {
+    return put([&](member<Tr>& mine) -> status {
+      auto* const plan = find(mine.plans);
+      if (plan == nullptr) return mine.plans.refusal();
+      exec::buffers<T> const memory{in, call.input_origin, out, call.output_origin, call.count, 0};
+      return mine.transport.enqueue(plan->bound.content(), plan->record.what, plan->identity, memory, op, stream_, mine.patience(options));
+    });
+  }
+
+  /// f(member) puts something onto the stream.
+  template <class F>
+  status put(F const& f) {
+    member<Tr>& mine = *member_;
+    turn const held(mine.at_work);
+    if (!held.mine) return mine.busy_elsewhere();
+    if (!mine.fit()) return mine.failure;
+    if (status s = mine.transport.look(); !s) return mine.fail(s), s;
+    status const s = f(mine);
+    if (s.ok() || is_callers_fault(s)) return s;
+    mine.fail(mine.transport.abort(s));  // the others are waiting for this rank on their devices
+    return mine.failure;
+  }
+
+  static bool is_callers_fault(status const& s) {
+    return s.code() == errc::invalid_argument || s.code() == errc::not_supported || s.code() == errc::invalid_configuration;
+  }
+
+  std::shared_ptr<member<Tr>> member_;
+  int rank_, size_;
+  Stream stream_;
+};
+
 /// The calls of a communicator: those without a stream.
 template <class Self, Transport Tr>
 class calls_of : public collective_calls<Self, status> {};
@@ -102,7 +122,10 @@ class calls_of<Self, Tr> : public collective_calls<Self, collectx::status> {
 
   template <Elements In, Elements Out, class Op, class... More>
   collectx::status all_reduce(In&& in, Out&& out, Op const& op, stream_type stream, More const&... more) {
-    return self().on(stream).all_reduce(in, out, op, more...);
+    if constexpr (is_registered<std::remove_cvref_t<In>> && sizeof...(More) == 0)
+      return self().on(stream).all_reduce_registered(in, view(out), op);
+    else
+      return self().on(stream).all_reduce(in, out, op, more...);
   }
   template <class T, class Op, class... More>
   collectx::status all_reduce(in_place<T> both, Op const& op, stream_type stream, More const&... more) {

@@ -21,6 +21,7 @@ struct cuda_ipc_options {
   int lanes = 2;                                       ///< between two ranks within a block; on the host, too
   device::slot_shape slots{4, std::size_t{64} << 10};  ///< per channel: messages behind a flag
   device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< per channel: messages that tell themselves that they are there
+  std::size_t direct_bytes = std::size_t{512} << 10;        ///< of an all-reduce, at most, that reads registered buffers where they lie
   std::size_t idle_mappings = 0;  ///< of others' buffers, kept though none is registered any more: faster again, but freed late
   int host_slots = 16;            ///< per channel of the host
   std::size_t host_slot_bytes = std::size_t{64} << 10;
@@ -51,7 +52,8 @@ class cuda_ipc_transport : public shared_memory_transport {
     result<device::layout> layout = lay_out(self.rank(), self.size(), options);
     if (!layout) return self.abort(layout.error());
     result<std::unique_ptr<detail::device_side>> side = detail::within_memory(self.rank(), [&] {
-      return detail::device_side::open(self, self.second_place(), device, *layout, options.stage, options.idle_mappings, *patience);
+      return detail::device_side::open(self, self.second_place(), device, *layout, options.stage, options.idle_mappings,
+                                       options.direct_bytes, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
     self.side_ = std::move(*side);
@@ -89,6 +91,12 @@ class cuda_ipc_transport : public shared_memory_transport {
     auto made = detail::within_memory(rank(), [&] { return side_->enroll(*this, static_cast<std::byte*>(at), bytes, sequence, timeout); });
     if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
     return made;
+  }
+  bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept { return side_->reads_directly(count, element_bytes); }
+  template <class T, class Op>
+  status enqueue_direct(registration const& in, T* output, std::size_t count, char const* operation, Op const& op, stream_type stream,
+                        nanoseconds timeout) noexcept {
+    return detail::within_memory(rank(), [&] { return side_->enqueue_direct(in, output, count, operation, op, stream, timeout); });
   }
   status look() noexcept { return side_->outcome(); }
   std::uint8_t* device_token() noexcept { return side_->token(); }

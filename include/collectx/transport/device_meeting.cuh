@@ -32,15 +32,18 @@ class device_meeting {
     mail_address box;
     char bus[16] = {};
     device::layout wanted;
+    std::uint64_t direct_bytes = 0;  // of a vector that is read where it lies
   };
 
   device_meeting() = default;
 
   /// Opens this rank's mailbox and learns of the others'.
-  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, nanoseconds patience) {
+  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, std::size_t direct_bytes,
+                                     nanoseconds patience) {
     device_meeting self;
     seat mine;
     mine.wanted = wanted;
+    mine.direct_bytes = direct_bytes;
     result<descriptor_mail> box = descriptor_mail::open();
     status s = box ? bus_of(device, wire.rank(), mine.bus) : box.error();
     if (!s) return wire.abort(s);
@@ -63,6 +66,11 @@ class device_meeting {
         (least.*shape).bytes = lesser((least.*shape).bytes, (s.wanted.*shape).bytes);
       }
     }
+    return least;
+  }
+  std::size_t direct_bytes() const noexcept {
+    std::uint64_t least = seats_[0].direct_bytes;
+    for (seat const& s : seats_) least = lesser(least, s.direct_bytes);
     return least;
   }
   seat const& of(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)]; }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include "collectx/device/slots.cuh"
+#include "collectx/exec/direct_device.cuh"
 #include "collectx/exec/run_device.cuh"
+#include "collectx/plan_cache.hpp"
 #include "collectx/transport/abort_watch.hpp"
 #include "collectx/transport/device_registry.cuh"
 #include "collectx/transport/device_window.cuh"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,7 +28,7 @@ class device_side {
 
   /// Everything that calls need later; all ranks of the group do this together.
   static result<std::unique_ptr<device_side>> open(segment_transport& wire, board const& place, int device, device::layout const& layout,
-                                                   bool stage, std::size_t idle_mappings, nanoseconds patience) {
+                                                   bool stage, std::size_t idle_mappings, std::size_t direct_bytes, nanoseconds patience) {
     std::unique_ptr<device_side> self(new (std::nothrow) device_side(place, wire.rank(), wire.size(), device, layout, idle_mappings));
     if (self == nullptr) return wire.abort(status::failure(errc::out_of_memory, wire.rank(), "no memory for the device's half of a rank"));
     result<device_context> context = device_context::of(device, wire.rank());
@@ -36,13 +39,15 @@ class device_side {
     if (s.ok())
       s = device_status(cudaStreamCreateWithFlags(&self->errand_, cudaStreamNonBlocking), wire.rank(), "a stream of the library's own");
     if (!s) return wire.abort(s);
-    result<device_meeting> meeting = device_meeting::open(wire, device, layout, patience);
+    result<device_meeting> meeting = device_meeting::open(wire, device, layout, direct_bytes, patience);
     if (!meeting) return meeting.error();
     self->meeting_ = std::move(*meeting);
     self->layout_ = self->meeting_.agreed();
+    self->direct_bytes_ = self->meeting_.direct_bytes();
     self->images_ = image_store(wire.rank(), self->errand_);
-    result<device_windows> windows = device_windows::open(wire, self->meeting_, self->context_.driver, device, self->layout_.window_bytes(),
-                                                          stage, self->errand_, patience);
+    result<device_windows> windows =
+        device_windows::open(wire, self->meeting_, self->context_.driver, device, self->layout_.window_bytes() + self->scratch_bytes(),
+                             stage, self->errand_, patience);
     if (!windows) return windows.error();
     self->windows_ = std::move(*windows);
     s = self->furnish();
@@ -89,6 +94,42 @@ class device_side {
     return s.ok() ? here.give_back() : s;
   }
 
+  /// Whether an all-reduce of so many elements reads others' registered buffers where they lie. The same on all ranks.
+  bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept {
+    std::size_t const scratch = exec::two_shot_scratch(count, element_bytes, size_, grid_for(count * element_bytes)) * element_bytes;
+    return size_ > 1 && count * element_bytes <= direct_bytes_ && scratch <= scratch_bytes();
+  }
+  /// Puts an all-reduce of registered buffers onto `stream`. @pre reads_directly(count, sizeof(T)); `output` is the buffer itself on all
+  /// ranks or on none
+  template <class T, class Op>
+  status enqueue_direct(device_registry::registration const& in, T* output, std::size_t count, char const* operation, Op const& op,
+                        cudaStream_t stream, nanoseconds timeout) {
+    device_guard here(context_);
+    status s = here.held();
+    if (s.ok()) s = reachable(output, "all_reduce");
+    cudaStreamCaptureStatus capture{};
+    if (s.ok()) s = device_status(cudaStreamIsCapturing(stream, &capture), rank_, "whether a stream is captured");
+    if (!s) return s;
+    bool const captured = capture != cudaStreamCaptureStatusNone;
+    std::size_t const bytes = count * sizeof(T);
+    bool const in_place = reinterpret_cast<std::byte*>(output) == in.own();
+    bool const at_once = !in_place && bytes * static_cast<std::size_t>(size_ - 1) <= one_shot_up_to;
+    exec::direct_call<T> call;
+    call.inputs = reinterpret_cast<T const* const*>(in.addresses());
+    call.output = output;
+    call.scratch = reinterpret_cast<T* const*>(scratch_table_);
+    call.count = count;
+    char name[48], type[16];
+    name_type<T>(type, sizeof type);
+    std::snprintf(name, sizeof name, "%s %s %.18s", at_once ? "one_shot" : "two_shot", type, operation);
+    call.identity = hash_of(name, 0xcbf29ce484222325u);
+    device::world group = group_;
+    group.timeout = timeout;
+    s = launch(at_once ? exec::one_shot_kernel<T, Op> : exec::two_shot_kernel<T, Op>, grid_for(bytes), exec::direct_shared_bytes(size_),
+               stream, captured, group, call, op);
+    return s.ok() ? here.give_back() : s;
+  }
+
   /// What the calls on the device that have ended came to. From any thread.
   status outcome() noexcept {
     if (status s = place_.verdict(); !s) return s;
@@ -130,10 +171,16 @@ class device_side {
 
  private:
   static constexpr std::size_t low_latency_up_to = std::size_t{64} << 10;  // bytes of a call
+  static constexpr std::size_t one_shot_up_to = std::size_t{256} << 10;    // bytes that one rank reads of all others
   static constexpr std::size_t bytes_per_block = std::size_t{32} << 10;
 
   device_side(board const& place, int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
       : place_(place), rank_(rank), size_(size), device_(device), layout_(layout), registry_(idle_mappings) {}
+
+  /// Behind each window: what two_shot leaves there for the others. A share of the vector, and what rounding adds.
+  std::size_t scratch_bytes() const noexcept {
+    return direct_bytes_ == 0 ? 0 : direct_bytes_ / static_cast<std::size_t>(size_) + static_cast<std::size_t>(layout_.blocks) * 256;
+  }
 
   /// Private memory of the device: the windows' addresses, the counters of calls, and the ends of all channels.
   status furnish() {
@@ -141,8 +188,8 @@ class device_side {
     std::size_t const channels = layout_.channels(), blocks = static_cast<std::size_t>(layout_.blocks);
     std::size_t end = 0;
     auto const reserve = [&end](std::size_t bytes) { return std::exchange(end, end + (bytes + 127) / 128 * 128); };
-    std::size_t const windows_at = reserve(windows.size() * sizeof(std::byte*)), calls_at = reserve(blocks * sizeof(word)),
-                      token_at = reserve(1);
+    std::size_t const windows_at = reserve(windows.size() * sizeof(std::byte*)), scratch_at = reserve(windows.size() * sizeof(std::byte*)),
+                      calls_at = reserve(blocks * sizeof(word)), token_at = reserve(1);
     std::size_t const plain_senders = reserve(channels * sizeof(*plain_.senders)),
                       plain_receivers = reserve(channels * sizeof(*plain_.receivers));
     std::size_t const quick_senders = reserve(channels * sizeof(*quick_.senders)),
@@ -158,7 +205,10 @@ class device_side {
       of.receivers = reinterpret_cast<decltype(of.receivers)>(base + receivers);
       return of;
     };
+    std::vector<std::byte*> scratch;
+    for (std::byte* window : windows) scratch.push_back(window + layout_.window_bytes());
     std::memcpy(image.data() + windows_at, windows.data(), windows.size() * sizeof(std::byte*));
+    std::memcpy(image.data() + scratch_at, scratch.data(), scratch.size() * sizeof(std::byte*));
     device::make_wires<device::flagged<>>(layout_, windows.data(), rank_, nullptr,
                                           wires(plain_, image.data(), plain_senders, plain_receivers));
     device::make_wires<device::low_latency<>>(layout_, windows.data(), rank_, there + staging,
@@ -174,6 +224,7 @@ class device_side {
     if (!errand_word) return errand_word.error();
     errand_word_ = std::move(*errand_word);
     s = device_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), rank_, "an event of the library's own");
+    scratch_table_ = there + scratch_at;
     token_ = reinterpret_cast<std::uint8_t*>(there + token_at);
     group_ = {layout_, rank_, reinterpret_cast<std::byte* const*>(there + windows_at), reinterpret_cast<word*>(there + calls_at),
               reports_.device()};
@@ -312,6 +363,8 @@ class device_side {
   device::wires<device::low_latency<>> quick_;
   device::world group_;
   std::uint8_t* token_ = nullptr;
+  std::byte* scratch_table_ = nullptr;
+  std::size_t direct_bytes_ = 0;
   image_store images_;
   std::vector<std::pair<void const*, std::size_t>> asked_;
   cudaStream_t last_stream_ = nullptr;

@@ -203,6 +203,38 @@ TEST_CASE("memory of the library's own is given out again") {
   });
 }
 
+TEST_CASE("MEM-03: all-reduces read registered buffers where they lie, out of place and in place, in graphs, and large ones by slots") {
+  for (int n = 2; n <= 4; ++n)
+    ranks(n, [](gpu::communicator& comm) -> cx::status {
+      standin::direct_all_reduces<int, cx::sum>();
+      standin::plans<int, cx::sum>();
+      gpu::buffer<int> memory(200000), out(200000);
+      gpu::stream stream;
+      cudaStream_t const on = stream;
+      int const size = comm.size(), sum = size * (size + 1) / 2;
+      for (std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{60000}, std::size_t{200000}}) {
+        auto in = comm.register_buffer(memory.first(count));
+        if (!in) return in.error();
+        for (bool in_place : {false, true}) {
+          std::span<int> const to = in_place ? std::span<int>(*in) : out.first(count);
+          std::vector<int> values(count, comm.rank() + 1);
+          if (cx::status s = gpu::ok(comm, memory.fill(values), "fill"); !s) return s;
+          if (cx::status s = comm.all_reduce(*in, to, cx::sum{}, on); !s) return s;
+          if (!in_place)  // again, while others may be at the first one still
+            if (cx::status s = comm.all_reduce(*in, to, cx::sum{}, on); !s) return s;
+          if (cx::status s = gpu::ok(comm, cudaStreamSynchronize(on), "synchronise"); !s) return s;
+          if (cx::status s = comm.status(); !s) return s;
+          if (cx::status s = gpu::ok(comm, cudaMemcpy(values.data(), to.data(), count * sizeof(int), cudaMemcpyDeviceToHost), "read"); !s)
+            return s;
+          for (int v : values)
+            if (v != sum) return failed(comm, "a sum is wrong");
+          if (cx::status s = comm.barrier(direct); !s) return s;
+        }
+      }
+      return {};
+    });
+}
+
 TEST_CASE("a buffer that cannot be registered is an error on all ranks, and the group goes on") {
   ranks(2, [](gpu::communicator& comm) -> cx::status {
     std::vector<int> on_host(100);

@@ -2,6 +2,7 @@
 /// Kernels of the library for the stand-in: each block is one thread of the CPU, so that processes which outnumber the cores come along.
 #pragma once
 
+#include <collectx/exec/direct_device.cuh>
 #include <collectx/exec/run_device.cuh>
 
 #include "standin.hpp"
@@ -60,6 +61,21 @@ void plans() {
   };
   each(cx::device::flagged<>{});
   each(cx::device::low_latency<>{});
+}
+
+/// And all-reduces that read registered buffers.
+template <class T, class Op>
+void direct_all_reduces() {
+  kernel(
+      &cx::exec::one_shot_kernel<T, Op>, +[](launched const& at, cx::device::world group, cx::exec::direct_call<T> call, Op op) {
+        serial_block block(at, cx::exec::direct_shared_bytes(group.layout.ranks));
+        static_cast<void>(cx::exec::one_shot(block, group, call, op));
+      });
+  kernel(
+      &cx::exec::two_shot_kernel<T, Op>, +[](launched const& at, cx::device::world group, cx::exec::direct_call<T> call, Op op) {
+        serial_block block(at, cx::exec::direct_shared_bytes(group.layout.ranks));
+        static_cast<void>(cx::exec::two_shot(block, group, call, op));
+      });
 }
 
 }  // namespace standin
