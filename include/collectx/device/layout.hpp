@@ -65,7 +65,7 @@ struct layout {
   constexpr std::size_t cell_ring_bytes() const { return padded(size(low_latency.slots) * cells_per_slot() * 16); }
 };
 
-/// What block `index` of `blocks` does of `count` elements: shares that begin at multiples of 16 bytes and differ by at most that much.
+/// What block `index` of `blocks` does of `count` elements: shares that begin at multiples of 16 bytes, none longer than the first.
 constexpr extent block_share(std::size_t count, std::size_t element_bytes, int blocks, int index) {
   std::size_t const odd = element_bytes & (~element_bytes + 1);  // the largest power of two in it
   std::size_t const unit = odd < 16 ? 16 / odd : 1;
