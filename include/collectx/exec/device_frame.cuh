@@ -41,23 +41,28 @@ struct device_decision {
   int folds;
 };
 
-/// Where a block keeps what its threads share.
+/// Where a block keeps what its threads share: among it the image, unless it is large, since what the first thread reads of it at every
+/// turn is nearer there.
 struct device_frame {
-  std::uint32_t strands, in, out, folds, operands, sinks, lengths, bytes;
+  std::uint32_t strands, in, out, folds, operands, sinks, lengths, image, bytes;
+  bool has_image;
 
-  constexpr explicit device_frame(image_view const& image) {
-    image_needs const n = image.needs();
+  constexpr explicit device_frame(image_view const& plan) {
+    image_needs const n = plan.needs();
     strands = aligned(sizeof(device_decision));
-    in = strands + array<device_strand>(image.strands());
+    in = strands + array<device_strand>(plan.strands());
     out = in + array<std::byte const*>(n.in);
     folds = out + array<std::byte*>(n.out);
     operands = folds + array<device_fold>(n.folds);
     sinks = operands + array<kernel::operand>(n.operands);
     lengths = sinks + array<kernel::sink>(n.sinks);
-    bytes = lengths + array<std::uint32_t>(image.endpoints());
+    image = lengths + array<std::uint32_t>(plan.endpoints());
+    has_image = plan.words() <= most_image_words;
+    bytes = image + (has_image ? array<std::int32_t>(plan.words()) : 0);
   }
 
  private:
+  static constexpr int most_image_words = 4096;
   static constexpr std::uint32_t aligned(std::size_t bytes) { return static_cast<std::uint32_t>((bytes + 15) / 16 * 16); }
   template <class E>
   static constexpr std::uint32_t array(int count) {

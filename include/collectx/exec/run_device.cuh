@@ -29,11 +29,12 @@ class device_run {
         op_(op),
         image_(call.image),
         frame_(image_),
-        tell_(block, group),
-        waiting_(block, group) {}
+        waiting_(block, group),
+        tell_(block, group) {}
 
   /// By all threads; all get the same.
   [[nodiscard]] COLLECTX_DEVICE device::outcome run() {
+    take_image();
     if (leads()) begin();
     for (;;) {
       if (leads() && decision().go) choose();
@@ -70,6 +71,14 @@ class device_run {
 
   // What all threads do.
 
+  COLLECTX_DEVICE void take_image() {
+    if (!frame_.has_image) return;
+    std::int32_t* const mine = at<std::int32_t>(frame_.image);
+    for (int i = block_.rank(), words = image_.words(); i < words; i += block_.size()) mine[i] = call_.image[i];
+    image_ = image_view(mine);
+    block_.sync();
+  }
+
   COLLECTX_DEVICE void fold(device_fold const& f) const {
     device::fold<T>(block_, at<kernel::sink>(frame_.sinks) + f.sinks, f.sink_count, at<kernel::operand>(frame_.operands) + f.operands,
                     f.operand_count, f.count, op_, group_.layout.ranks);
@@ -78,14 +87,15 @@ class device_run {
   /// The rest of messages whose beginning has arrived. False where the call has ended meanwhile.
   COLLECTX_DEVICE bool fetch(int index) {
     image_range const in = image_.operation(index).in;
-    device::patience<atomics, B> waiting(block_, group_);
     outcome mine = outcome::done;
+    waiting_.begin_again();
     for (int e = in.first; e < in.end() && mine == outcome::done; ++e)
-      if (length(e) > 0) mine = from(e).fetch(block_, length(e), waiting);
+      if (length(e) > 0) mine = from(e).fetch(block_, length(e), waiting_);
     if (!block_.any(mine != outcome::done)) return true;
     if (leads()) fail(mine == outcome::done ? outcome::late : mine, index, in.first);
     return false;
   }
+  /// The first cell, in which the tag lies, is the first thread's.
   COLLECTX_DEVICE void put(int index) const {
     image_range const out = image_.operation(index).out;
     for (int e = out.first; e < out.end(); ++e)
@@ -299,9 +309,10 @@ class device_run {
   image_view image_;
   detail::device_frame frame_;
 
-  // Of the first thread only, but the tag, which all know.
-  device::telltale<atomics, B> tell_;
   device::patience<atomics, B> waiting_;
+
+  // Of the first thread.
+  device::telltale<atomics, B> tell_;
   geometry geometry_;
   std::size_t selected_ = ~std::size_t{0};
   T* scratch_ = nullptr;
