@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collectx/communicator.hpp>
+#include <collectx/reduce/small_floats.hpp>
 #include <collectx/transport/loopback.hpp>
 #include <collectx/transport/shared_memory.hpp>
 #if COLLECTX_PERF_LIBFABRIC
@@ -75,6 +76,10 @@ collectx::status measure(collectx::communicator<Tr>& comm, job const& what, row_
       return measure_type<Tr, std::uint64_t>(comm, what, take, context);
     case datatype::float32:
       return measure_type<Tr, float>(comm, what, take, context);
+    case datatype::bfloat16:
+      return measure_type<Tr, collectx::bfloat16>(comm, what, take, context);
+    case datatype::float16:
+      return measure_type<Tr, collectx::float16>(comm, what, take, context);
     case datatype::float64:
       break;
   }

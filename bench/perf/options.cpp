@@ -184,7 +184,7 @@ std::optional<settings> parse(int count, char const* const* arguments, int launc
       ->capture_default_str();
   app.add_option("-c,--check", out.checked, "Calls whose results are checked, element by element (0: none)")->capture_default_str();
   app.add_option("-o,--op", op, "sum, prod, min, max, avg or all")->capture_default_str();
-  app.add_option("-d,--datatype", type, "int8, uint8, ... int64, uint64, float, double or all")->capture_default_str();
+  app.add_option("-d,--datatype", type, "int8, uint8, ... int64, uint64, float, double, bfloat16, float16 or all")->capture_default_str();
   app.add_option("-r,--root", root, "Root of broadcast and reduce, or all")->capture_default_str();
   app.add_option("--collective", which, "all_reduce, reduce_scatter, all_gather, broadcast, reduce or all")->capture_default_str();
   std::vector<std::string> names;

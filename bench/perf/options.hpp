@@ -13,14 +13,14 @@ namespace perf {
 
 enum class wire { shared_memory, loopback, libfabric };
 enum class operation { sum, prod, min, max, avg };
-enum class datatype { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64 };
+enum class datatype { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64, bfloat16, float16 };
 
 /// By the enumerators' values.
 inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric"};
 inline constexpr char const* collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
 inline constexpr char const* operation_names[] = {"sum", "prod", "min", "max", "avg"};
-inline constexpr char const* datatype_names[] = {"int8",   "uint8", "int16",  "uint16", "int32",
-                                                 "uint32", "int64", "uint64", "float",  "double"};
+inline constexpr char const* datatype_names[] = {"int8",  "uint8",  "int16", "uint16", "int32",    "uint32",
+                                                 "int64", "uint64", "float", "double", "bfloat16", "float16"};
 
 constexpr char const* name(wire w) { return wire_names[static_cast<int>(w)]; }
 constexpr char const* name(collective c) { return collective_names[static_cast<int>(c)]; }
@@ -31,6 +31,7 @@ constexpr bool has_root(collective c) { return c == collective::broadcast || c =
 constexpr std::size_t bytes_of(datatype d) {
   if (d == datatype::float32) return 4;
   if (d == datatype::float64) return 8;
+  if (d == datatype::bfloat16 || d == datatype::float16) return 2;
   return std::size_t{1} << (static_cast<int>(d) / 2);
 }
 

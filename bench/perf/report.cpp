@@ -168,18 +168,9 @@ nlohmann::json to_json(settings const& all, surroundings const& here, std::vecto
                       {"root", root(j.what)},
                       {"out_of_place", to_json(all, r, j.what.what, r.out_of_place)},
                       {"in_place", to_json(all, r, j.what.what, r.in_place)}});
-  return {{"tool", "collectx_perf"},
-          {"version", COLLECTX_VERSION},
-          {"processor", here.processor},
-          {"cores", here.cores},
-          {"transport", wire_of(all)},
-          {"ranks", all.ranks},
-          {"slots", here.slots},
-          {"slot_bytes", here.slot_bytes},
-          {"lanes", here.lanes},
-          {"batches", all.batches},
-          {"iterations", all.iterations},
-          {"rows", rows}};
+  return {{"tool", "collectx_perf"},   {"version", COLLECTX_VERSION}, {"processor", here.processor},  {"cores", here.cores},
+          {"transport", wire_of(all)}, {"ranks", all.ranks},          {"slots", here.slots},          {"slot_bytes", here.slot_bytes},
+          {"lanes", here.lanes},       {"batches", all.batches},      {"iterations", all.iterations}, {"rows", rows}};
 }
 
 std::string cannot_draw(std::string const& python) {

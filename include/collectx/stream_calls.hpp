@@ -60,10 +60,14 @@ class stream_caller : public collective_calls<stream_caller<Tr, Stream>, status>
     static_assert(Reduction<Op, T>, "collectx: the operation cannot combine two values of this type: it needs T operator()(T, T) const");
     shape_of_call call;
     if (status s = call.fit(collectx::all_reduce{}, size_, rank_, view_const(in), out); !s) return s;
-    if (!member_->transport.reads_directly(out.size(), sizeof(T))) return this->all_reduce(in, out, op);
-    return put([&](member<Tr>& mine) {
-      return mine.transport.enqueue_direct(in.where(), out.data(), out.size(), reduction_name<Op>(), op, stream_, mine.patience({}));
-    });
+    if constexpr (prepares_alike<Op, T>) {
+      if (member_->transport.reads_directly(out.size(), sizeof(T))) {
+        return put([&](member<Tr>& mine) {
+          return mine.transport.enqueue_direct(in.where(), out.data(), out.size(), reduction_name<Op>(), op, stream_, mine.patience({}));
+        });
+      }
+    }
+    return this->all_reduce(in, out, op);
   }
 
  private:

@@ -2,6 +2,8 @@
 // compile: -O0
 // labels: address
 /// Blocks and elements of other sizes, and operations that keep the order of ranks or finish their result.
+#include <collectx/reduce/small_floats.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -36,4 +38,8 @@ TEST_CASE("single bytes, which end anywhere in a word") {
 TEST_CASE("results that are finished once") {
   compare<cx::all_reduce, float, cx::device::flagged<>>(cx::avg{});
   compare<cx::reduce_scatter, double, cx::device::flagged<>>(cx::avg{});
+}
+
+TEST_CASE("16 bits that are prepared, folded in float and finished") {
+  compare<cx::all_reduce, cx::float16, cx::device::flagged<>>(cx::avg{});
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "support/algorithms.hpp"
+#include "support/by_all.hpp"
 #include "support/elements.hpp"
 #include "support/ranks.hpp"
 #include "support/seed.hpp"
@@ -25,6 +26,7 @@
 namespace cx = collectx;
 using support::algorithms_for;
 using support::all_succeed;
+using support::by_all;
 using support::wrong;
 
 namespace {
@@ -35,21 +37,6 @@ using bits_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>
 template <class T>
 bool same_bits(T a, T b) {
   return std::bit_cast<bits_of<T>>(a) == std::bit_cast<bits_of<T>>(b);
-}
-
-/// An all-reduce by every algorithm of what `input(rank)` gives; `accept` judges the result.
-template <class T, class Op, class Input, class Accept>
-void by_all(int n, Op const& op, Input const& input, Accept const& accept) {
-  all_succeed(n, [&](auto& comm) -> cx::status {
-    for (support::algorithm const& a : algorithms_for<cx::all_reduce>()) {
-      if (!cx::is_commutative_v<Op, T> && !a.keeps_rank_order()) continue;
-      std::vector<T> const in = input(comm.rank());
-      std::vector<T> out(in.size());
-      if (cx::status s = comm.all_reduce(in, out, op, a.template erased<!cx::is_commutative_v<Op, T>>()); !s) return s;
-      if (!accept(out)) return wrong(comm.rank(), ("wrong result by " + a.name).c_str());
-    }
-    return {};
-  });
 }
 
 /// 3 x 3, row by row.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectx/reduction.hpp"
 
+#include "collectx/reduce/bitwise.hpp"
 #include "collectx/reduce/functors.hpp"
+#include "collectx/reduce/located.hpp"
+#include "collectx/reduce/premultiplied_sum.hpp"
+#include "collectx/reduce/small_floats.hpp"
 
 #include <string_view>
 #include <utility>
@@ -109,5 +113,34 @@ static_assert(reductions<bool, cx::sum, cx::prod, cx::min, cx::max>);
 static_assert(!cx::Reduction<cx::avg, bool> && !cx::has_finish<cx::avg, bool>);
 static_assert(!cx::Reduction<cx::sum, matrix> && !cx::Reduction<cx::sum, char const*>);
 static_assert(cx::has_finish<cx::avg, float> && cx::has_finish<cx::avg, unsigned char> && !cx::has_finish<cx::sum, float>);
+
+// Types that are stored in less than they are folded in.
+using namespace cx;
+static_assert(all_reductions<bfloat16, float16, float8_e4m3, float8_e5m2>);
+static_assert(has_finish<avg, float16> && has_prepare<avg, float16> && has_prepare<avg, float8_e5m2> && !has_prepare<avg, bfloat16> &&
+              !has_prepare<avg, float> && !has_prepare<sum, float16>);
+struct cents {
+  using accumulator = long;
+  short value;
+  constexpr explicit cents(long all) : value(static_cast<short>(all)) {}
+  constexpr explicit operator long() const { return value; }
+};
+static_assert(Reduction<sum, cents> && std::is_same_v<folded_in<sum, cents>, long> && sum{}(cents(3), cents(4)).value == 7);
+// A reduction that takes only the stored type is folded in that.
+struct keeps_larger {
+  static constexpr bool is_commutative = true;
+  constexpr cents operator()(cents left, cents right) const { return left.value < right.value ? right : left; }
+};
+static_assert(Reduction<keeps_larger, cents> && std::is_same_v<folded_in<keeps_larger, cents>, cents>);
+
+template <class... T>
+constexpr bool all_bitwise = (... && reductions<T, band, bor, bxor, land, lor, lxor>);
+static_assert(all_bitwise<bool, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long, char32_t>);
+static_assert(!Reduction<band, float> && !Reduction<lor, double> && !Reduction<bxor, float16>);
+static_assert(reductions<located<float>, min_located, max_located> && reductions<located<float16, long>, min_located, max_located>);
+static_assert(!Reduction<min_located, float> && !Reduction<min, located<float>>);
+static_assert(reductions<float, premultiplied_sum<float>> && reductions<float16, premultiplied_sum<float>> &&
+              reductions<int, premultiplied_sum<int>>);
+static_assert(has_prepare<premultiplied_sum<float>, float> && !has_finish<premultiplied_sum<float>, float>);
 
 }  // namespace reduction_test

@@ -78,8 +78,11 @@ __device__ inline cuda_block this_block() {
 
 template <class T, class Op>
 __device__ void OPERATION_MUST_BE_CALLABLE_ON_THE_DEVICE(Op const& op, T const* values) {
-  static_cast<void>(op(values[0], values[1]));
-  if constexpr (has_finish<Op, T>) static_cast<void>(op.finish(values[0], 1));
+  using wide = folded_in<Op, T>;
+  wide const left = static_cast<wide>(values[0]), right = static_cast<wide>(values[1]);
+  static_cast<void>(op(left, right));
+  if constexpr (has_finish<Op, wide>) static_cast<void>(op.finish(left, 1));
+  if constexpr (has_prepare<Op, T>) static_cast<void>(op.prepare(values[0], 1));
 }
 
 /// Each kernel that is given an operation says this. An operation that only the host can call is then an error whose text names it and the

@@ -2,8 +2,9 @@
 /// The door to the vendor: all that device code needs beyond C++ is named here, once, and by its plain names everywhere else.
 ///
 /// Under nvcc a function marked COLLECTX_DEVICE is compiled for host and device; under any other compiler the mark is empty, so that each
-/// body of a kernel is an ordinary function too, which a CPU runs under its race detector. Another vendor's compiler needs another
-/// branch here, and in device/block.cuh.
+/// body of a kernel is an ordinary function too, which a CPU runs under its race detector. COLLECTX_UNROLL stands before a loop over what
+/// is to be in registers, COLLECTX_ROLL before one whose turns would need registers of their own. Another vendor's compiler needs another
+/// branch here, in device/block.cuh and in device/pack.cuh.
 #pragma once
 
 #include "collectx/config.hpp"
@@ -15,8 +16,12 @@
 #error "collectx: compile CUDA code with --expt-relaxed-constexpr (linking collectx::cuda adds it)"
 #endif
 #define COLLECTX_DEVICE __host__ __device__
+#define COLLECTX_UNROLL _Pragma("unroll")
+#define COLLECTX_ROLL _Pragma("unroll 1")
 #else
 #define COLLECTX_DEVICE
+#define COLLECTX_UNROLL
+#define COLLECTX_ROLL
 #endif
 
 namespace collectx {

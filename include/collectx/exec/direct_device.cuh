@@ -55,6 +55,11 @@ constexpr std::size_t two_shot_scratch(std::size_t count, std::size_t element_by
 /// One call of one rank, by one block.
 template <class Atomics, class T, class Op, device::Block B>
 class direct_run {
+  static_assert(
+      prepares_alike<Op, T>,
+      "collectx: a rank that reads what its peers have registered prepares it for them, so the operation must not have a state of "
+      "the rank's own: run a plan instead");
+
  public:
   COLLECTX_DEVICE direct_run(B& block, device::world const& group, direct_call<T> const& call, Op const& op)
       : block_(block),
@@ -68,7 +73,8 @@ class direct_run {
   /// @pre the output shares no memory with an input
   [[nodiscard]] COLLECTX_DEVICE device::outcome one_shot() {
     if (!begin()) return device::outcome::aborted;
-    for (int rank = block_.rank(); rank < ranks(); rank += block_.size()) operands()[rank] = {call_.inputs[rank] + share_.first, false};
+    for (int rank = block_.rank(); rank < ranks(); rank += block_.size())
+      operands()[rank] = {call_.inputs[rank] + share_.first, false, true};
     if (leads()) frame().sinks[0] = {call_.output + share_.first, true};
     device::barrier<Atomics, B> all(block_, group_, frame().call, tag());
     if (!all.meet()) return fail(all);
@@ -83,7 +89,7 @@ class direct_run {
     std::size_t const in_scratch =
         detail::two_shot_share(call_.count, sizeof(T), ranks(), block_.count()) * static_cast<std::size_t>(block_.index());
     for (int rank = block_.rank(); rank < ranks(); rank += block_.size()) {
-      operands()[rank] = {call_.inputs[rank] + share_.first + mine.first, false};
+      operands()[rank] = {call_.inputs[rank] + share_.first + mine.first, false, true};
       results()[rank] = {call_.scratch[rank] + in_scratch, false};
       places()[rank] = {call_.output + share_.first + part(rank).first, false};
     }

@@ -258,7 +258,7 @@ class run {
         geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
           auto const* const at = static_cast<std::byte const*>(read(s.sources[0], element, in_scratch));
           if (first == nullptr) first = end = at;
-          whole = whole && at == end;
+          whole = whole && at == end && !(has_prepare<Op, T> && s.sources[0].from == place::input);
           end = at + count * sizeof(T);
         });
       if (!whole) return false;
@@ -274,12 +274,14 @@ class run {
 
   COLLECTX_FORCEINLINE void fold(segment const& s) {
     geometry_.for_each(s.run, [&](std::size_t element, std::size_t in_scratch, std::size_t count) {
-      if (count * sizeof(T) <= small && s.sources.size() <= 2 && s.targets.size() == 1 && !(has_finish<Op, T> && s.targets[0].finish))
+      // What was never written is in the input, so that is where a rank's own contribution is, and nowhere else.
+      if (count * sizeof(T) <= small && s.sources.size() <= 2 && s.targets.size() == 1 && !has_prepare<Op, T> &&
+          !(has_finish<Op, T> && s.targets[0].finish))
         return fold_small(s, element, in_scratch, count);
       bool to_slot = false;
       for (int i = 0; i < s.sources.size(); ++i) {
         source const& x = s.sources[i];
-        bound_.operands[i] = {read(x, element, in_scratch), x.left};
+        bound_.operands[i] = {read(x, element, in_scratch), x.left, x.from == place::input};
         if (x.from == place::slot) in_[x.in].at += count * sizeof(T);
       }
       for (int i = 0; i < s.targets.size(); ++i) {
@@ -334,10 +336,10 @@ class run {
         return memory_.output + (element - memory_.output_origin);
     }
   }
-  /// In place, what a rank keeps is where it belongs already, unless it has to be finished.
+  /// In place, what a rank keeps is where it belongs already, unless it has to be finished or prepared.
   bool stays(segment const& s) const {
     return s.sources.size() == 1 && s.targets.size() == 1 && bound_.operands[0].data == bound_.sinks[0].data &&
-           !(has_finish<Op, T> && bound_.sinks[0].finish);
+           !(has_finish<Op, T> && bound_.sinks[0].finish) && !(has_prepare<Op, T> && bound_.operands[0].own);
   }
 
   bound_plan<Tr>& bound_;

@@ -214,7 +214,7 @@ class device_run {
         device_fold const f{sinks, segment.targets.count, operands, segment.sources.count, s.count};
         for (int x = segment.sources.first; x < segment.sources.end(); ++x) {
           source const from = image_.source(x);
-          at<kernel::operand>(frame_.operands)[operands++] = {read(from, s), from.left};
+          at<kernel::operand>(frame_.operands)[operands++] = {read(from, s), from.left, from.from == place::input};
         }
         for (int x = segment.targets.first; x < segment.targets.end(); ++x) {
           target const to = image_.target(x);
@@ -255,11 +255,12 @@ class device_run {
         return call_.memory.output + (s.element - call_.memory.output_origin);
     }
   }
-  /// In place, what a rank keeps is where it belongs already, unless it has to be finished.
+  /// In place, what a rank keeps is where it belongs already, unless it has to be finished or prepared.
   COLLECTX_DEVICE bool stays(device_fold const& f) const {
     kernel::sink const& sink = at<kernel::sink>(frame_.sinks)[f.sinks];
-    return f.operand_count == 1 && f.sink_count == 1 && at<kernel::operand>(frame_.operands)[f.operands].data == sink.data &&
-           !(has_finish<Op, T> && sink.finish);
+    kernel::operand const& operand = at<kernel::operand>(frame_.operands)[f.operands];
+    return f.operand_count == 1 && f.sink_count == 1 && operand.data == sink.data && !(has_finish<Op, T> && sink.finish) &&
+           !(has_prepare<Op, T> && operand.own);
   }
 
   /// All threads are through with an operation.

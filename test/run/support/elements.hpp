@@ -9,6 +9,8 @@
 
 namespace support {
 
+namespace cx = collectx;
+
 /// x -> a x + b, with a third word that makes it 24 bytes: the largest of the types under test, and no power of two.
 struct affine {
   std::uint64_t a = 1, b = 0, c = 0;
@@ -40,6 +42,8 @@ constexpr T element(int rank, std::size_t i, std::uint64_t salt) {
     return {x | 1, x >> 7, x * 3};  // an odd factor never makes what came before vanish
   else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(static_cast<int>(x % 4001) - 2000);  // of 64 of these every partial sum is exact
+  else if constexpr (!std::is_same_v<cx::accumulator_t<T>, T>)
+    return static_cast<T>(static_cast<float>(static_cast<int>(x % 3) - 1));  // of 16 of these every partial sum is exact in 3 bits
   else
     return static_cast<T>(x);
 }
