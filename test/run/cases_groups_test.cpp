@@ -26,13 +26,34 @@ using support::wrong;
 
 namespace {
 
+/// Two nodes of two ranks: rank r is on node[r].
+struct on_two_nodes {
+  static constexpr bool contiguous = false;
+  int node[4] = {};
+  constexpr bool admits(int n) const { return n == 4; }
+  constexpr int count(int) const { return 2; }
+  constexpr int size(int, int) const { return 2; }
+  constexpr int of(int rank, int) const { return node[rank]; }
+  constexpr int index(int rank, int) const {
+    int before = 0;
+    for (int r = 0; r < rank; ++r) before += node[r] == node[rank];
+    return before;
+  }
+  constexpr int rank_of(int group, int place, int) const {
+    int rank = 0;
+    while (node[rank] != group || place-- > 0) ++rank;
+    return rank;
+  }
+  friend constexpr bool operator==(on_two_nodes, on_two_nodes) = default;
+};
+
 /// Calls f(family) for families on the same nodes.
 template <class Nodes, class F>
-cx::status on_nodes(F&& f) {
+cx::status on_nodes(Nodes const& nodes, F&& f) {
   using namespace cx::algo;
-  if (cx::status s = f(hierarchical<ring, double_binary_tree, Nodes>{}); !s) return s;
-  if (cx::status s = f(hierarchical<direct, recursive_halving, Nodes>{}); !s) return s;
-  return f(hierarchical<ring, ring, Nodes>{});
+  if (cx::status s = f(hierarchical<ring, double_binary_tree, Nodes>{{}, {}, nodes}); !s) return s;
+  if (cx::status s = f(hierarchical<direct, recursive_halving, Nodes>{{}, {}, nodes}); !s) return s;
+  return f(hierarchical<ring, ring, Nodes>{{}, {}, nodes});
 }
 
 template <class Comm, class A>
@@ -75,10 +96,10 @@ cx::status broadcasts_and_reduces(Comm& comm, A const& algorithm) {
 
 /// All that a hierarchy on these nodes offers.
 template <class Nodes>
-void everything_on(int n, int sum) {
+void everything_on(int n, int sum, Nodes const& nodes = {}) {
   CAPTURE(n);
-  all_succeed(n, [sum](auto& comm) -> cx::status {
-    cx::status s = on_nodes<Nodes>([&](auto const& family) -> cx::status {
+  all_succeed(n, [sum, &nodes](auto& comm) -> cx::status {
+    cx::status s = on_nodes(nodes, [&](auto const& family) -> cx::status {
       using family_type = std::remove_cvref_t<decltype(family)>;
       if (cx::status failed = sum_is(comm, sum, family); !failed) return failed;
       if constexpr (cx::offers<family_type, cx::all_gather>)
@@ -100,6 +121,12 @@ TEST_CASE("TOP-03: nodes of very different sizes") {
   everything_on<cx::algo::sizes<1, 2>>(3, 6);
   everything_on<cx::algo::sizes<3, 1, 2>>(6, 21);
   everything_on<cx::algo::sizes<1, 1, 5>>(7, 28);
+}
+
+TEST_CASE("TOP-01: two nodes of two ranks, placed in all six ways: every root, and every rank's own values") {
+  for (on_two_nodes const& nodes : {on_two_nodes{{0, 0, 1, 1}}, on_two_nodes{{0, 1, 0, 1}}, on_two_nodes{{0, 1, 1, 0}},
+                                    on_two_nodes{{1, 0, 0, 1}}, on_two_nodes{{1, 0, 1, 0}}, on_two_nodes{{1, 1, 0, 0}}})
+    everything_on(4, 10, nodes);
 }
 
 TEST_CASE("ONE-03: nodes of one rank, one node for all, and both") {

@@ -8,6 +8,7 @@
 #include "processes.hpp"
 #include "support/promises.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace cx = collectx;
@@ -159,8 +161,45 @@ TEST_CASE("file: a file that is somebody's own is refused and not touched") {
     CHECK(read(place) == contents);
   }
   ::unlink(place.file().c_str());
+  REQUIRE(::mkfifo(place.file().c_str(), 0600) == 0);  // nobody is at its other end
+  CHECK(a->get("k", in(0)).error().code() == cx::errc::invalid_argument);
+  CHECK(!a->put("k", value("v")).ok());
+  ::unlink(place.file().c_str());
   REQUIRE(::symlink("/etc/hostname", place.file().c_str()) == 0);
   CHECK(a->put("k", value("v")).code() == cx::errc::system);
+}
+
+TEST_CASE("LEK-04: a malformed file is the same error with its name and line the 500th time, and no descriptor is left") {
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  ::rlimit const few{64, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  processes::scratch place;
+  auto a = in_file(place, 0, 2);
+  REQUIRE(a.has_value());
+  REQUIRE(a->put("k", value("v")).ok());
+  std::string const good = read(place);
+  std::size_t const descriptors = processes::count_in("/proc/self/fd");
+  std::pair<std::string, int> const malformed[] = {
+      {"* " + good.substr(2), 1},                       // another version
+      {good + good.substr(0, good.size() - 1), 2},      // unterminated
+      {good + "\n", 2},                                 // an empty line
+      {std::string("\0\1\2", 3) + good, 1},             // binary
+      {good + std::string(1, '\0') + "my thesis\n", 2}  // and behind a good line
+  };
+  for (auto const& [contents, line] : malformed) {
+    write(place, contents);
+    std::string const expected = place.file() + " is no rendezvous file: line " + std::to_string(line) + " is";
+    for (int i = 0; i < 500; ++i) {
+      cx::status const got = a->get("k", in(1000)).error(), put = a->put("k", value("v"));
+      REQUIRE_MESSAGE(got.code() == cx::errc::invalid_argument, got.what());
+      REQUIRE_MESSAGE(std::strstr(got.what(), expected.c_str()) != nullptr, got.what());
+      REQUIRE_MESSAGE(put.code() == cx::errc::invalid_argument, put.what());
+    }
+    CHECK(read(place) == contents);
+  }
+  CHECK(processes::count_in("/proc/self/fd") == descriptors);
+  CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
 TEST_CASE("file: a folder that does not exist, and a path that is too long, are errors that name it") {

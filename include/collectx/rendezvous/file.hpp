@@ -134,7 +134,7 @@ class file_rendezvous {
   /// Opens and locks the file that the path names, and reads it.
   status open(contents& file, int flags, nanoseconds deadline) const noexcept {
     for (;; detail::nap(1'000'000)) {
-      file.handle = detail::descriptor(::open(path_, flags | O_CLOEXEC | O_NOFOLLOW, 0600));
+      file.handle = detail::descriptor(::open(path_, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
       if (!file.handle) return status::system(errno, "rendezvous: cannot open %s", path_);
       struct ::stat mine {
       }, named{};
@@ -151,7 +151,7 @@ class file_rendezvous {
 
   status read(contents& file, struct ::stat const& facts) const noexcept {
     std::size_t const bytes = static_cast<std::size_t>(facts.st_size);
-    if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() || bytes > file_capacity) return foreign();
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() || bytes > file_capacity) return foreign(0);
     file.text.reset(new (std::nothrow) char[bytes + 1]);
     if (!file.text) return status::failure(errc::out_of_memory, rank_, "rendezvous: no memory for %zu bytes", bytes);
     ssize_t const got = ::pread(file.handle.get(), file.text.get(), bytes, 0);
@@ -159,13 +159,16 @@ class file_rendezvous {
     file.text[bytes] = 0;
     char* at = file.text.get();
     record r;
-    while (next(at, r)) {
-    }
-    return *at == 0 ? status{} : foreign();
+    int line = 1;
+    while (next(at, r)) ++line;
+    return at == file.text.get() + bytes ? status{} : foreign(line);
   }
 
-  status foreign() const noexcept {
-    return status::failure(errc::invalid_argument, rank_, "rendezvous: %s is no rendezvous file of this user", path_);
+  /// `line`: what is not a record, or 0 where it is not even a file.
+  status foreign(int line) const noexcept {
+    if (line == 0) return status::failure(errc::invalid_argument, rank_, "rendezvous: %s is no rendezvous file of this user", path_);
+    return status::failure(errc::invalid_argument, rank_, "rendezvous: %s is no rendezvous file: line %d is none of its records", path_,
+                           line);
   }
 
   /// Takes the next line apart and moves on; false at the end, or at a line that is not a record.
