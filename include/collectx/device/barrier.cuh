@@ -37,7 +37,7 @@ class barrier {
   }
 
   /// After `meet` has failed, for the first thread: who is missing or different, and what that means.
-  COLLECTX_DEVICE outcome why(report& r) const {
+  COLLECTX_DEVICE outcome why(failure& r) const {
     r.step = is_first() ? 0 : 1;
     r.waited = group_.timeout;
     for (int peer = group_.layout.ranks - 1; peer >= 0; --peer) {

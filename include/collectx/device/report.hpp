@@ -35,9 +35,8 @@ struct verdict {
   }
 };
 
-/// The last failure of one block; one writer. `call` is written last.
-struct report {
-  std::uint64_t call = 0;  ///< number of the failed call, from 1; 0: none has failed
+/// How a call failed, as one block saw it.
+struct failure {
   device::verdict verdict;
   std::int32_t block = 0;
   std::int32_t peer = -1;  ///< whom this block waited for
@@ -46,6 +45,11 @@ struct report {
   std::uint32_t expected_tag = 0, seen_tag = 0;
   std::uint64_t expected_bytes = 0, seen_bytes = 0;
   nanoseconds waited = 0;
+};
+
+/// The first failure of one block; one writer. `call` is stored last, with release, so the host may look at any time.
+struct report : failure {
+  std::uint64_t call = 0;  ///< number of the failed call, from 1; 0: none has failed
 };
 
 /// A failure in words, as rank `rank` tells it. `what`: the call, "all_reduce float32 sum ring".

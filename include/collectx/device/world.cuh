@@ -78,19 +78,20 @@ class telltale {
                            call_ << 16 | static_cast<std::uint64_t>(peer + 1));
   }
 
-  /// Writes the report and, unless the group has been told already, ends the call on all ranks.
-  COLLECTX_DEVICE void fail(outcome what, report r) {
+  /// Writes the report, if it is the first of this block, and, unless the group has been told already, ends the call on all ranks.
+  COLLECTX_DEVICE void fail(outcome what, failure seen) {
     if (what == outcome::aborted)
-      r.verdict = verdict::of(abort_word());
+      seen.verdict = verdict::of(abort_word());
     else
-      r.verdict = {what, group_.rank, what == outcome::late ? culprit(r.peer) : r.peer};
-    r.block = block_.index();
-    r.call = call_;
-    report& mine = group_.reports[block_.index()];
-    mine = r;
+      seen.verdict = {what, group_.rank, what == outcome::late ? culprit(seen.peer) : seen.peer};
+    seen.block = block_.index();
+    if (report& mine = group_.reports[block_.index()]; mine.call == 0) {
+      static_cast<failure&>(mine) = seen;
+      Atomics::store_release(mine.call, call_);
+    }
     if (what == outcome::aborted) return;
     for (int rank = 0; rank < group_.layout.ranks; ++rank)
-      Atomics::store_release(group_.word(rank, group_.layout.abort_word()), r.verdict.word());
+      Atomics::store_release(group_.word(rank, group_.layout.abort_word()), seen.verdict.word());
   }
 
  private:

@@ -131,7 +131,7 @@ class direct_run {
   }
   COLLECTX_DEVICE device::outcome fail(device::barrier<Atomics, B> const& all) {
     if (leads()) {
-      device::report r;
+      device::failure r;
       device::outcome const why = all.why(r);
       tell_.fail(why, r);
     }

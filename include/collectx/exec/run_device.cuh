@@ -280,7 +280,7 @@ class device_run {
   }
 
   COLLECTX_DEVICE void differ(image_operation const& o, int end, message const& seen) {
-    device::report r = where(o, end);
+    device::failure r = where(o, end);
     r.expected_tag = tag_;
     r.expected_bytes = length(end);
     r.seen_tag = seen.tag;
@@ -289,13 +289,13 @@ class device_run {
     stop(outcome::conflict);
   }
   COLLECTX_DEVICE void fail(outcome what, int operation, int end) {
-    device::report r = where(image_.operation(operation), end);
+    device::failure r = where(image_.operation(operation), end);
     r.waited = waiting_.waited(block_.now());
     tell_.fail(what, r);
     stop(what);
   }
-  COLLECTX_DEVICE device::report where(image_operation const& o, int end) const {
-    device::report r;
+  COLLECTX_DEVICE device::failure where(image_operation const& o, int end) const {
+    device::failure r;
     r.peer = image_.end(end).peer;
     r.step = o.step;
     r.chunk = image_.segment(o.segments.first).run.first;
