@@ -15,11 +15,13 @@ namespace collectx {
 inline namespace v0 {
 
 struct cuda_ipc_options {
-  int device = -1;                                     ///< -1: the one that the thread uses which joins. Several ranks may have the same
-  bool stage = false;                                  ///< through pinned memory of the host, even where devices reach one another
-  int blocks = 16;                                     ///< of a kernel, at most: as many channels side by side
-  int lanes = 2;                                       ///< between two ranks within a block; on the host, too
-  device::slot_shape slots{4, std::size_t{64} << 10};  ///< per channel: messages behind a flag
+  static constexpr int current = -1, by_rank = -2;
+
+  int device = current;  ///< its number; current: that of the thread that joins; by_rank: rank modulo devices. Ranks may share one
+  bool stage = false;    ///< through pinned memory of the host, even where devices reach one another
+  int blocks = 16;       ///< of a kernel, at most: as many channels side by side
+  int lanes = 2;         ///< between two ranks within a block; on the host, too
+  device::slot_shape slots{4, std::size_t{64} << 10};       ///< per channel: messages behind a flag
   device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< per channel: messages that tell themselves that they are there
   std::size_t direct_bytes = std::size_t{512} << 10;        ///< of an all-reduce, at most, that reads registered buffers where they lie
   std::size_t idle_mappings = 0;  ///< of others' buffers, kept though none is registered any more: faster again, but freed late
@@ -44,6 +46,7 @@ class cuda_ipc_transport : public shared_memory_transport {
     cuda_ipc_transport self(std::move(*base), options);
     int device = options.device, devices = 0;
     status s = detail::device_status(cudaGetDeviceCount(&devices), self.rank(), "asking for devices");
+    if (s.ok() && device == cuda_ipc_options::by_rank) device = self.rank() % devices;
     if (s.ok() && device < 0) s = detail::device_status(cudaGetDevice(&device), self.rank(), "which device this thread uses");
     if (!s) {
       status const first = self.abort(s);

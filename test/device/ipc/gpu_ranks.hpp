@@ -5,7 +5,11 @@
 #include <collectx/cuda_ipc.cuh>
 
 #include "../../run/processes.hpp"
+#if ON_GPU
+#include "../gpu/standin.hpp"
+#else
 #include "../standin/serial_block.hpp"
+#endif
 
 #include <cstdlib>
 #include <span>
