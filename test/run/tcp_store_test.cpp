@@ -421,6 +421,21 @@ TEST_CASE("NET-07: a second rank 0 and the first are told of each other") {
     CHECK_MESSAGE(says(s, "two processes are rank 0: "), s.what());
 }
 
+TEST_CASE("NET-07: rank 0, which waits for others to share its memory, hears of two that are one rank") {
+  reserved_port port;
+  processes::group g(3);
+  for (int r : {0, 1, 1}) {
+    g.start([&, r]() -> cx::status {
+      store meeting = cx::tcp_store_rendezvous::create(r, 3, options(port.number()));
+      if (!meeting) return meeting.error();
+      return r == 0 ? cx::shared_memory::join(*meeting).error() : meeting->get("never", in(50'000)).error();
+    });
+  }
+  g.wait();
+  for (int i = 0; i < 3; ++i) CHECK_MESSAGE(g[i].names("two processes are rank 1: "), g[i].text);
+  for (int i = 0; i < 3; ++i) CHECK(g[i].seconds < 25);
+}
+
 TEST_CASE("sizes that differ are named on both sides") {
   store a = lead(2);
   REQUIRE(a.has_value());

@@ -67,8 +67,12 @@ class store_client {
   }
 
   bool connected() const noexcept { return static_cast<bool>(socket_); }
-  /// What the store has said of the whole group: nothing comes after it.
-  status const& failed() const noexcept { return failed_; }
+  /// What the store has said of the whole group by now, asked or not: nothing comes after it.
+  status const& hear() noexcept {
+    store_frame f;
+    if (failed_.ok() && socket_ && receive(f, 0) == reception::frame && f.kind == frame_kind::verdict) failed_ = f.spell();
+    return failed_;
+  }
 
   /// Sends a request and waits for its answer until `deadline`, and a while.
   result<store_frame> ask(store_frame const& request, nanoseconds deadline) noexcept {

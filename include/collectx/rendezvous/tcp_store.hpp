@@ -98,7 +98,7 @@ class tcp_store_rendezvous {
     return answer->value();
   }
 
-  status trouble() noexcept { return client_.failed(); }
+  status trouble() noexcept { return client_.hear(); }
 
   void conclude() noexcept {
     detail::store_frame f;
