@@ -421,6 +421,21 @@ TEST_CASE("NET-07: a second rank 0 and the first are told of each other") {
     CHECK_MESSAGE(says(s, "two processes are rank 0: "), s.what());
 }
 
+TEST_CASE("NET-07: of two processes that are rank 0 neither is too fast for the other") {
+  reserved_port port;
+  for (int round = 0; round < 20; ++round) {
+    processes::group g(2);
+    for (int i = 0; i < 2; ++i) {
+      g.start([&]() -> cx::status {
+        store meeting = cx::tcp_store_rendezvous::create(0, 2, options(port.number()));
+        return meeting ? meeting->get("never", in(20'000)).error() : meeting.error();
+      });
+    }
+    g.wait();
+    for (int i = 0; i < 2; ++i) CHECK_MESSAGE(g[i].names("two processes are rank 0: "), g[i].text);
+  }
+}
+
 TEST_CASE("NET-07: rank 0, which waits for others to share its memory, hears of two that are one rank") {
   reserved_port port;
   processes::group g(3);

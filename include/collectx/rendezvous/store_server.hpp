@@ -269,6 +269,8 @@ class store_server {
       c.send(store_frame::of(frame_kind::verdict, another_secret(hello.rank)));
       return drop(c);
     }
+    // Another rank 0, faster than the one whose store this is: it shall come again, to hear of both.
+    if (hello.rank == 0 && !c.home && !group_->came(0)) return drop(c);
     status const judged = defect_ ? group_->come(hello) : defect_;
     if (!judged) {
       c.send(store_frame::of(frame_kind::verdict, judged));
