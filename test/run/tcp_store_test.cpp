@@ -451,6 +451,29 @@ TEST_CASE("NET-07: rank 0, which waits for others to share its memory, hears of 
   for (int i = 0; i < 3; ++i) CHECK(g[i].seconds < 25);
 }
 
+TEST_CASE("DIE: a rank that waits for rank 0's memory and is killed is named, and rank 0 does not wait for those who never came") {
+  reserved_port port;
+  std::atomic<bool>* const there = processes::shared<std::atomic<bool>>();
+  processes::group g(2);
+  auto const rank = [&](int r) {
+    return [&, r]() -> cx::status {
+      store meeting = cx::tcp_store_rendezvous::create(r, 3, options(port.number()));
+      if (r == 1) *there = true;
+      return meeting ? cx::shared_memory::join(*meeting).error() : meeting.error();
+    };
+  };
+  g.start(rank(0));
+  g.start(rank(1));
+  for (int looks = 0; !*there && looks < 20'000; ++looks) cx::detail::nap(1'000'000);
+  cx::detail::nap(100'000'000);  // so that it most likely has asked for the memory, too
+  g.kill(1);
+  g.wait();
+  CHECK(g[0].code == static_cast<int>(cx::errc::peer_lost));
+  CHECK_MESSAGE(g[0].names("rank 1 "), g[0].text);
+  CHECK(g[0].seconds < 20);
+  ::munmap(there, sizeof *there);
+}
+
 TEST_CASE("sizes that differ are named on both sides") {
   store a = lead(2);
   REQUIRE(a.has_value());

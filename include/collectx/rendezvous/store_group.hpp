@@ -69,13 +69,13 @@ class store_group {
     return {};
   }
 
-  /// A rank has gone. A failure where it had not finished, and did not say goodbye either.
+  /// A rank has gone. A failure where it did not say goodbye, and had not finished: nobody has before all have come.
   status leave(int rank, bool said_goodbye) noexcept {
     bool const finished = through(rank);
     conclude(rank);
     of(rank).here = false;
     char who[120];
-    if (finished || said_goodbye) return {};
+    if (said_goodbye || (finished && complete())) return {};
     return status::failure(errc::peer_lost, rank, "rank %d (%s) died while ranks were joining", rank,
                            name(who, of(rank).process, of(rank).host));
   }
