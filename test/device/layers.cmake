@@ -16,6 +16,7 @@ function(collectx_kernel_test source)
 endfunction()
 collectx_kernel_test(kernels/folds.cu 75 80 90 100 120)
 collectx_kernel_test(kernels/small_folds.cu 90 100 120)
+collectx_kernel_test(../../examples/09_fused_norm.cu 90)
 
 # L1: functors, conversions and folds run on the host in test/run; here they are compared with the vendor's conversions.
 add_executable(device_vendor_conversions vendor_conversions_test.cpp)
