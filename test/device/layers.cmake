@@ -15,7 +15,8 @@ function(collectx_kernel_test source)
   set_tests_properties(device.L0.${stem} PROPERTIES LABELS device TIMEOUT 600)
 endfunction()
 collectx_kernel_test(kernels/folds.cu 75 80 90 100 120)
-collectx_kernel_test(kernels/small_folds.cu 90 100 120)
+collectx_kernel_test(kernels/small_folds.cu 90 120)
+collectx_kernel_test(kernels/local_reduce.cu 90)
 collectx_kernel_test(../../examples/09_fused_norm.cu 90)
 
 # L1: functors, conversions and folds run on the host in test/run; here they are compared with the vendor's conversions.

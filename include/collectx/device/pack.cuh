@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Elements as a thread reads and writes them: 16 bytes at once where it can, through CUB's loads and stores.
+/// Elements as a thread reads and writes them: 16 bytes at once where it can.
 ///
 /// Nothing here says that memory is read-only (no __restrict__, no __ldg): a peer may write what a block reads next, and such loads go
-/// through a cache that does not see it. LOAD_CG and STORE_CG stay out of the first level of cache, which nobody would use again.
+/// through a cache that does not see it. `cg` stays out of the first level of cache, which nobody would use again. These are CUB's
+/// ThreadLoad<LOAD_CG> and ThreadStore<STORE_CG>, whose header alone would cost every unit 4.3 s.
 #pragma once
 
 #include "collectx/device/vendor.cuh"
@@ -12,11 +13,6 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
-#if defined(__CUDACC__)
-#include <cub/thread/thread_load.cuh>
-#include <cub/thread/thread_store.cuh>
-#endif
-
 namespace collectx {
 inline namespace v0 {
 namespace device {
@@ -50,22 +46,34 @@ inline constexpr std::size_t pack_count = sizeof(T) <= access_bytes&& access_byt
                                               ? access_bytes / sizeof(T)
                                               : 1;
 
+/// Whether it goes in one access of 16 bytes.
+template <class T, std::size_t Count>
+inline constexpr bool is_one_access = sizeof(pack<T, Count>) == access_bytes && alignof(pack<T, Count>) == access_bytes;
+
 template <class T, std::size_t Count>
 COLLECTX_DEVICE pack<T, Count> load(void const* data, int index) {
+  auto const* const from = static_cast<pack<T, Count> const*>(data) + index;
 #if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(pack<T, Count>) == access_bytes && alignof(pack<T, Count>) == access_bytes)
-    return std::bit_cast<pack<T, Count>>(cub::ThreadLoad<cub::LOAD_CG>(static_cast<uint4 const*>(data) + index));
+  if constexpr (is_one_access<T, Count>) {
+    uint4 words;
+    asm volatile("ld.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) : "l"(from));
+    return std::bit_cast<pack<T, Count>>(words);
+  }
 #endif
-  return static_cast<pack<T, Count> const*>(data)[index];
+  return *from;
 }
 
 template <class T, std::size_t Count>
 COLLECTX_DEVICE void store(void* data, int index, pack<T, Count> const& value) {
+  auto* const to = static_cast<pack<T, Count>*>(data) + index;
 #if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(pack<T, Count>) == access_bytes && alignof(pack<T, Count>) == access_bytes)
-    return cub::ThreadStore<cub::STORE_CG>(static_cast<uint4*>(data) + index, std::bit_cast<uint4>(value));
+  if constexpr (is_one_access<T, Count>) {
+    auto const words = std::bit_cast<uint4>(value);
+    asm volatile("st.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+    return;
+  }
 #endif
-  static_cast<pack<T, Count>*>(data)[index] = value;
+  *to = value;
 }
 
 /// What T is folded in, from T: the conversion that small_floats.hpp defines, by the instructions that the device has for it.
