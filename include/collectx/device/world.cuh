@@ -30,17 +30,16 @@ struct world {
 template <class Atomics, Block B>
 class patience {
  public:
-  COLLECTX_DEVICE patience(B& block, world const& group)
-      : block_(block), abort_(group.word(group.rank, group.layout.abort_word())), timeout_(group.timeout) {}
+  COLLECTX_DEVICE patience(B& block, world const& group) : block_(block), group_(group) {}
 
   /// `done`: go on waiting.
   [[nodiscard]] COLLECTX_DEVICE outcome turn() {
     block_.relax();
-    if (Atomics::load_acquire(abort_) != 0) return outcome::aborted;
+    if (Atomics::load_acquire(group_.word(group_.rank, group_.layout.abort_word())) != 0) return outcome::aborted;
     if (++turns_ % turns_per_look != 0) return outcome::done;
     nanoseconds const now = block_.now();
     if (since_ == 0) since_ = now;
-    return waited(now) < timeout_ ? outcome::done : outcome::late;
+    return waited(now) < group_.timeout ? outcome::done : outcome::late;
   }
   COLLECTX_DEVICE std::uint32_t turns() const { return turns_; }
   COLLECTX_DEVICE nanoseconds waited(nanoseconds now) const { return since_ == 0 ? 0 : now - since_; }
@@ -51,31 +50,35 @@ class patience {
 
  private:
   B& block_;
-  std::uint64_t& abort_;
-  nanoseconds timeout_;
+  world const& group_;
   nanoseconds since_ = 0;
   std::uint32_t turns_ = 0;
 };
 
-/// What the first thread of each block tells its peers about its calls: which it is in, whom it waits for, and how it failed.
+/// What a block has told last.
+struct tale {
+  std::uint64_t call = 0;
+  int peer = -2;
+};
+
+/// What the first thread of each block tells its peers about its calls: which it is in, whom it waits for, and how it failed. What it has
+/// told is kept in memory of the block, so that it takes no register.
 template <class Atomics, Block B>
 class telltale {
  public:
-  COLLECTX_DEVICE telltale(B& block, world const& group) : block_(block), group_(group) {}
-
-  COLLECTX_DEVICE std::uint64_t call() const { return call_; }
+  COLLECTX_DEVICE telltale(B& block, world const& group, tale& told) : block_(block), group_(group), told_(told) {}
 
   /// Begins the next call; false where the group has failed already.
   [[nodiscard]] COLLECTX_DEVICE bool begin() {
-    call_ = ++group_.calls[block_.index()];
+    told_ = {++group_.calls[block_.index()], -2};
     wait_for(nobody);
     return abort_word() == 0;
   }
   COLLECTX_DEVICE void wait_for(int peer) {
-    if (peer == peer_) return;
-    peer_ = peer;
+    if (peer == told_.peer) return;
+    told_.peer = peer;
     Atomics::store_release(group_.word(group_.rank, group_.layout.waiting_word(block_.index())),
-                           call_ << 16 | static_cast<std::uint64_t>(peer + 1));
+                           told_.call << 16 | static_cast<std::uint64_t>(peer + 1));
   }
 
   /// Writes the report, if it is the first of this block, and, unless the group has been told already, ends the call on all ranks.
@@ -87,7 +90,7 @@ class telltale {
     seen.block = block_.index();
     if (report& mine = group_.reports[block_.index()]; mine.call == 0) {
       static_cast<failure&>(mine) = seen;
-      Atomics::store_release(mine.call, call_);
+      Atomics::store_release(mine.call, told_.call);
     }
     if (what == outcome::aborted) return;
     for (int rank = 0; rank < group_.layout.ranks; ++rank)
@@ -105,7 +108,7 @@ class telltale {
     for (int hops = 0; hops < group_.layout.ranks && at >= 0 && at != group_.rank; ++hops) {
       std::uint64_t const said = Atomics::load_acquire(group_.word(at, group_.layout.waiting_word(block_.index())));
       int const next = static_cast<int>(said & 0xffffu) - 1;
-      if (said >> 16 != (call_ & 0xffffffffffffu) || next == nobody) return at;
+      if (said >> 16 != (told_.call & 0xffffffffffffu) || next == nobody) return at;
       at = next;
     }
     return peer;
@@ -113,8 +116,7 @@ class telltale {
 
   B& block_;
   world const& group_;
-  std::uint64_t call_ = 0;
-  int peer_ = -2;
+  tale& told_;
 };
 
 }  // namespace device

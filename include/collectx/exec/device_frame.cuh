@@ -41,15 +41,26 @@ struct device_decision {
   int folds;
 };
 
+/// What the first thread keeps from turn to turn. In memory, since registers would be taken from all threads.
+struct device_lead {
+  device::tale told;
+  geometry cut;
+  std::size_t piece = ~std::size_t{0};  ///< that is selected
+  std::uint32_t tag = 0;
+  int turn = 0;  ///< the strand last asked
+  int stuck_operation = 0, stuck_end = 0;
+};
+
 /// Where a block keeps what its threads share: among it the image, unless it is large, since what the first thread reads of it at every
 /// turn is nearer there.
 struct device_frame {
-  std::uint32_t strands, in, out, folds, operands, sinks, lengths, image, bytes;
+  std::uint32_t lead, strands, in, out, folds, operands, sinks, lengths, image, bytes;
   bool has_image;
 
   constexpr explicit device_frame(image_view const& plan) {
     image_needs const n = plan.needs();
-    strands = aligned(sizeof(device_decision));
+    lead = own_place() + aligned(sizeof(device_frame));
+    strands = lead + aligned(sizeof(device_lead));
     in = strands + array<device_strand>(plan.strands());
     out = in + array<std::byte const*>(n.in);
     folds = out + array<std::byte*>(n.out);
@@ -60,6 +71,8 @@ struct device_frame {
     has_image = plan.words() <= most_image_words;
     bytes = image + (has_image ? array<std::int32_t>(plan.words()) : 0);
   }
+
+  static constexpr std::uint32_t own_place() { return aligned(sizeof(device_decision)); }
 
  private:
   static constexpr int most_image_words = 4096;

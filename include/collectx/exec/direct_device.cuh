@@ -30,7 +30,7 @@ namespace detail {
 
 /// What the threads of a block share. Behind it: an operand per rank to fold, one per rank to copy, and where the copies go.
 struct direct_frame {
-  std::uint64_t call;
+  device::tale told;
   bool alive;
   kernel::sink sinks[2];
 };
@@ -67,7 +67,7 @@ class direct_run {
         call_(call),
         op_(op),
         share_(device::block_share(call.count, sizeof(T), block.count(), block.index())),
-        tell_(block, group) {}
+        tell_(block, group, frame().told) {}
 
   /// Every rank reads everything: one exchange of flags before, one behind, so that nobody's input changes while it is read.
   /// @pre the output shares no memory with an input
@@ -76,7 +76,7 @@ class direct_run {
     for (int rank = block_.rank(); rank < ranks(); rank += block_.size())
       operands()[rank] = {call_.inputs[rank] + share_.first, false, true};
     if (leads()) frame().sinks[0] = {call_.output + share_.first, true};
-    device::barrier<Atomics, B> all(block_, group_, frame().call, tag());
+    device::barrier<Atomics, B> all(block_, group_, frame().told.call, tag());
     if (!all.meet()) return fail(all);
     fold(1, share_.count);
     return all.meet() ? device::outcome::done : fail(all);
@@ -97,7 +97,7 @@ class direct_run {
       frame().sinks[0] = {call_.scratch[group_.rank] + in_scratch, true};
       frame().sinks[1] = {call_.output + share_.first + mine.first, true};
     }
-    device::barrier<Atomics, B> all(block_, group_, frame().call, tag());
+    device::barrier<Atomics, B> all(block_, group_, frame().told.call, tag());
     if (!all.meet()) return fail(all);
     fold(2, mine.count);
     if (!all.meet()) return fail(all);
@@ -117,13 +117,12 @@ class direct_run {
   COLLECTX_DEVICE kernel::operand* operands() const { return reinterpret_cast<kernel::operand*>(block_.shared() + sizeof(frame_type)); }
   COLLECTX_DEVICE kernel::operand* results() const { return operands() + ranks(); }
   COLLECTX_DEVICE kernel::sink* places() const { return reinterpret_cast<kernel::sink*>(results() + ranks()); }
-  COLLECTX_DEVICE std::uint32_t tag() const { return collectx::detail::tag_of(call_.identity, call_.count, frame().call); }
+  COLLECTX_DEVICE std::uint32_t tag() const { return collectx::detail::tag_of(call_.identity, call_.count, frame().told.call); }
   COLLECTX_DEVICE extent part(int rank) const { return device::block_share(share_.count, sizeof(T), ranks(), rank); }
 
   COLLECTX_DEVICE bool begin() {
     if (leads()) {
       frame().alive = tell_.begin();
-      frame().call = tell_.call();
       if (!frame().alive) tell_.fail(device::outcome::aborted, {});
     }
     block_.sync();

@@ -22,19 +22,11 @@ class device_run {
  public:
   COLLECTX_DEVICE device_run(B& block, device::world const& group, device::wires<Protocol> const& wires, device_call<T> const& call,
                              Op const& op)
-      : block_(block),
-        group_(group),
-        wires_(wires),
-        call_(call),
-        op_(op),
-        image_(call.image),
-        frame_(image_),
-        waiting_(block, group),
-        tell_(block, group) {}
+      : block_(block), group_(group), wires_(wires), call_(call), op_(op), image_(call.image), waiting_(block, group) {}
 
   /// By all threads; all get the same.
   [[nodiscard]] COLLECTX_DEVICE device::outcome run() {
-    take_image();
+    unpack();
     if (leads()) begin();
     for (;;) {
       if (leads() && decision().go) choose();
@@ -43,7 +35,7 @@ class device_run {
       if (!d.go) return d.how;
       if constexpr (Protocol::staged)
         if (!fetch(d.operation)) continue;
-      for (int i = 0; i < d.folds; ++i) fold(at<device_fold>(frame_.folds)[i]);
+      for (int i = 0; i < d.folds; ++i) fold(at<device_fold>(frame().folds)[i]);
       block_.sync();
       if constexpr (Protocol::staged) put(d.operation);
       if (leads()) finish(d.operation);
@@ -63,24 +55,29 @@ class device_run {
     return reinterpret_cast<E*>(block_.shared() + offset);
   }
   COLLECTX_DEVICE device_decision& decision() const { return *at<device_decision>(0); }
-  COLLECTX_DEVICE device_strand& strand(int i) const { return at<device_strand>(frame_.strands)[i]; }
-  COLLECTX_DEVICE std::uint32_t& length(int end) const { return at<std::uint32_t>(frame_.lengths)[end]; }
+  COLLECTX_DEVICE detail::device_frame& frame() const { return *at<detail::device_frame>(detail::device_frame::own_place()); }
+  COLLECTX_DEVICE detail::device_lead& lead() const { return *at<detail::device_lead>(frame().lead); }
+  COLLECTX_DEVICE device_strand& strand(int i) const { return at<device_strand>(frame().strands)[i]; }
+  COLLECTX_DEVICE std::uint32_t& length(int end) const { return at<std::uint32_t>(frame().lengths)[end]; }
   COLLECTX_DEVICE std::size_t channel(endpoint e) const { return group_.layout.channel(block_.index(), e.peer, e.lane); }
   COLLECTX_DEVICE typename Protocol::sender& to(int end) const { return wires_.senders[channel(image_.end(end))]; }
   COLLECTX_DEVICE typename Protocol::receiver& from(int end) const { return wires_.receivers[channel(image_.end(end))]; }
 
   // What all threads do.
 
-  COLLECTX_DEVICE void take_image() {
-    if (!frame_.has_image) return;
-    std::int32_t* const mine = at<std::int32_t>(frame_.image);
-    for (int i = block_.rank(), words = image_.words(); i < words; i += block_.size()) mine[i] = call_.image[i];
-    image_ = image_view(mine);
+  COLLECTX_DEVICE void unpack() {
+    detail::device_frame const own(image_);
+    if (leads()) frame() = own;
+    if (own.has_image) {
+      std::int32_t* const mine = at<std::int32_t>(own.image);
+      for (int i = block_.rank(), words = image_.words(); i < words; i += block_.size()) mine[i] = call_.image[i];
+      image_ = image_view(mine);
+    }
     block_.sync();
   }
 
   COLLECTX_DEVICE void fold(device_fold const& f) const {
-    device::fold<T>(block_, at<kernel::sink>(frame_.sinks) + f.sinks, f.sink_count, at<kernel::operand>(frame_.operands) + f.operands,
+    device::fold<T>(block_, at<kernel::sink>(frame().sinks) + f.sinks, f.sink_count, at<kernel::operand>(frame().operands) + f.operands,
                     f.operand_count, f.count, op_, group_.layout.ranks);
   }
 
@@ -95,23 +92,24 @@ class device_run {
     if (leads()) fail(mine == outcome::done ? outcome::late : mine, index, in.first);
     return false;
   }
-  /// The first cell, in which the tag lies, is the first thread's.
   COLLECTX_DEVICE void put(int index) const {
     image_range const out = image_.operation(index).out;
     for (int e = out.first; e < out.end(); ++e)
-      if (length(e) > 0) to(e).put(block_, length(e), tag_);
+      if (length(e) > 0) to(e).put(block_, length(e), lead().tag);
     block_.sync();
   }
 
   // What the first thread does.
 
+  COLLECTX_DEVICE device::telltale<atomics, B> tell() const { return {block_, group_, lead().told}; }
+
   COLLECTX_DEVICE void begin() {
-    bool const alive = tell_.begin();
-    tag_ = collectx::detail::tag_of(call_.identity, call_.memory.count, tell_.call());
+    lead() = {};
+    bool const alive = tell().begin();
+    lead().tag = collectx::detail::tag_of(call_.identity, call_.memory.count, lead().told.call);
     decision() = {true, outcome::done, 0, 0};
     if (!alive) return fail(outcome::aborted, 0, 0);
-    geometry_ = device_geometry<Protocol>(image_, group_.layout, call_.memory.count, sizeof(T), block_.count(), block_.index());
-    scratch_ = call_.scratch + static_cast<std::size_t>(block_.index()) * call_.scratch_elements;
+    lead().cut = device_geometry<Protocol>(image_, group_.layout, call_.memory.count, sizeof(T), block_.count(), block_.index());
     for (int s = 0; s < image_.strands(); ++s) {
       strand(s) = {};
       if (!ended(s)) enter(s);
@@ -124,31 +122,31 @@ class device_run {
     for (;;) {
       bool left = false;
       for (int i = 0; i < image_.strands(); ++i) {
-        if (++turn_ >= image_.strands()) turn_ = 0;
-        if (ended(turn_)) continue;
+        if (++lead().turn >= image_.strands()) lead().turn = 0;
+        if (ended(lead().turn)) continue;
         left = true;
-        int const index = current(turn_);
-        if (!due(index, strand(turn_).piece)) continue;
+        int const index = current(lead().turn);
+        if (!due(index, strand(lead().turn).piece)) continue;
         image_operation const o = image_.operation(index);
         int const missing = first_missing(o);
         if (!decision().go) return;
         if (missing < 0) return prepare(index, o);
-        stuck_operation_ = index;
-        stuck_end_ = missing;
+        lead().stuck_operation = index;
+        lead().stuck_end = missing;
       }
       if (!left) return stop(outcome::done);
-      if (outcome const o = waiting_.turn(); o != outcome::done) return fail(o, stuck_operation_, stuck_end_);
-      if (waiting_.turns() == device::patience<atomics, B>::turns_per_look) tell_.wait_for(image_.end(stuck_end_).peer);
+      if (outcome const o = waiting_.turn(); o != outcome::done) return fail(o, lead().stuck_operation, lead().stuck_end);
+      if (waiting_.turns() == device::patience<atomics, B>::turns_per_look) tell().wait_for(image_.end(lead().stuck_end).peer);
     }
   }
   COLLECTX_DEVICE void stop(outcome how) {
-    tell_.wait_for(-1);
+    tell().wait_for(-1);
     decision().go = false;
     decision().how = how;
   }
 
   COLLECTX_DEVICE bool ended(int s) const {
-    return strand(s).piece == geometry_.pieces() || geometry_.scratch_elements() == 0 || image_.strand(s).count == 0;
+    return strand(s).piece == lead().cut.pieces() || lead().cut.scratch_elements() == 0 || image_.strand(s).count == 0;
   }
   /// The operation that a strand stands at.
   COLLECTX_DEVICE int current(int s) const { return image_.in_order(image_.strand(s).first + strand(s).at); }
@@ -165,7 +163,7 @@ class device_run {
   }
 
   COLLECTX_DEVICE void select(std::size_t piece) {
-    if (piece != selected_) geometry_.select(selected_ = piece);
+    if (piece != lead().piece) lead().cut.select(lead().piece = piece);
   }
 
   /// A strand has come to its next operation: how long are its messages?
@@ -176,7 +174,7 @@ class device_run {
     for (int e = o.out.first; e < o.out.end(); ++e) length(e) = 0;
     for (int i = o.segments.first; i < o.segments.end(); ++i) {
       image_segment const segment = image_.segment(i);
-      std::uint32_t const bytes = static_cast<std::uint32_t>(geometry_.length(segment.run) * sizeof(T));
+      std::uint32_t const bytes = static_cast<std::uint32_t>(lead().cut.length(segment.run) * sizeof(T));
       for (int x = segment.sources.first; x < segment.sources.end(); ++x)
         if (source const from = image_.source(x); from.from == place::slot) length(o.in.first + from.in) += bytes;
       for (int x = segment.targets.first; x < segment.targets.end(); ++x)
@@ -190,14 +188,14 @@ class device_run {
       if (length(e) == 0) continue;  // a message without elements is not sent
       message const m = from(e).try_peek();
       if (m.data == nullptr) return e;
-      if (m.tag != tag_ || m.bytes != length(e)) return differ(o, e, m), e;
-      at<std::byte const*>(frame_.in)[e - o.in.first] = m.data;
+      if (m.tag != lead().tag || m.bytes != length(e)) return differ(o, e, m), e;
+      at<std::byte const*>(frame().in)[e - o.in.first] = m.data;
     }
     for (int e = o.out.first; e < o.out.end(); ++e) {
       if (length(e) == 0) continue;
       std::byte* const slot = to(e).try_acquire(length(e));
       if (slot == nullptr) return e;
-      at<std::byte*>(frame_.out)[e - o.out.first] = slot;
+      at<std::byte*>(frame().out)[e - o.out.first] = slot;
     }
     return -1;
   }
@@ -209,26 +207,27 @@ class device_run {
     for (int i = o.segments.first; i < o.segments.end(); ++i) {
       image_segment const segment = image_.segment(i);
       for (chunks run = segment.run; run.count > 0;) {
-        stretch const s = geometry_.next(run);
+        stretch const s = lead().cut.next(run);
         if (s.count == 0) continue;
         device_fold const f{sinks, segment.targets.count, operands, segment.sources.count, s.count};
         for (int x = segment.sources.first; x < segment.sources.end(); ++x) {
           source const from = image_.source(x);
-          at<kernel::operand>(frame_.operands)[operands++] = {read(from, s), from.left, from.from == place::input};
+          at<kernel::operand>(frame().operands)[operands++] = {read(from, s), from.left, from.from == place::input};
         }
         for (int x = segment.targets.first; x < segment.targets.end(); ++x) {
           target const to = image_.target(x);
-          at<kernel::sink>(frame_.sinks)[sinks++] = {write(to, s), to.finish};
+          at<kernel::sink>(frame().sinks)[sinks++] = {write(to, s), to.finish};
         }
-        if (f.sink_count > 0 && !stays(f)) at<device_fold>(frame_.folds)[folds++] = f;
+        if (f.sink_count > 0 && !stays(f)) at<device_fold>(frame().folds)[folds++] = f;
       }
     }
     decision() = {true, outcome::done, index, folds};
   }
+  COLLECTX_DEVICE T* scratch() const { return call_.scratch + static_cast<std::size_t>(block_.index()) * call_.scratch_elements; }
   COLLECTX_DEVICE void const* read(source const& x, stretch const& s) const {
     switch (x.from) {
       case place::slot: {
-        std::byte const*& next = at<std::byte const*>(frame_.in)[x.in];
+        std::byte const*& next = at<std::byte const*>(frame().in)[x.in];
         std::byte const* const data = next;
         next += s.count * sizeof(T);
         return data;
@@ -236,7 +235,7 @@ class device_run {
       case place::output:
         return call_.memory.output + (s.element - call_.memory.output_origin);
       case place::scratch:
-        return scratch_ + s.in_scratch;
+        return scratch() + s.in_scratch;
       default:
         return call_.memory.input + (s.element - call_.memory.input_origin);
     }
@@ -244,21 +243,21 @@ class device_run {
   COLLECTX_DEVICE void* write(target const& x, stretch const& s) const {
     switch (x.to) {
       case place::slot: {
-        std::byte*& next = at<std::byte*>(frame_.out)[x.out];
+        std::byte*& next = at<std::byte*>(frame().out)[x.out];
         std::byte* const data = next;
         next += s.count * sizeof(T);
         return data;
       }
       case place::scratch:
-        return scratch_ + s.in_scratch;
+        return scratch() + s.in_scratch;
       default:
         return call_.memory.output + (s.element - call_.memory.output_origin);
     }
   }
   /// In place, what a rank keeps is where it belongs already, unless it has to be finished or prepared.
   COLLECTX_DEVICE bool stays(device_fold const& f) const {
-    kernel::sink const& sink = at<kernel::sink>(frame_.sinks)[f.sinks];
-    kernel::operand const& operand = at<kernel::operand>(frame_.operands)[f.operands];
+    kernel::sink const& sink = at<kernel::sink>(frame().sinks)[f.sinks];
+    kernel::operand const& operand = at<kernel::operand>(frame().operands)[f.operands];
     return f.operand_count == 1 && f.sink_count == 1 && operand.data == sink.data && !(has_finish<Op, T> && sink.finish) &&
            !(has_prepare<Op, T> && operand.own);
   }
@@ -267,13 +266,13 @@ class device_run {
   COLLECTX_DEVICE void finish(int index) {
     image_operation const o = image_.operation(index);
     for (int e = o.out.first; e < o.out.end(); ++e)
-      if (length(e) > 0) to(e).commit(length(e), tag_);
+      if (length(e) > 0) to(e).commit(length(e), lead().tag);
     for (int e = o.in.first; e < o.in.end(); ++e) {
       if (length(e) == 0) continue;
       from(e).release();
       from(e).flush();
     }
-    tell_.wait_for(-1);
+    tell().wait_for(-1);
     device_strand& s = strand(o.strand);
     if (++s.at == image_.strand(o.strand).count) s.at = 0, ++s.piece;
     if (!ended(o.strand)) enter(o.strand);
@@ -281,17 +280,17 @@ class device_run {
 
   COLLECTX_DEVICE void differ(image_operation const& o, int end, message const& seen) {
     device::failure r = where(o, end);
-    r.expected_tag = tag_;
+    r.expected_tag = lead().tag;
     r.expected_bytes = length(end);
     r.seen_tag = seen.tag;
     r.seen_bytes = seen.bytes;
-    tell_.fail(outcome::conflict, r);
+    tell().fail(outcome::conflict, r);
     stop(outcome::conflict);
   }
   COLLECTX_DEVICE void fail(outcome what, int operation, int end) {
     device::failure r = where(image_.operation(operation), end);
     r.waited = waiting_.waited(block_.now());
-    tell_.fail(what, r);
+    tell().fail(what, r);
     stop(what);
   }
   COLLECTX_DEVICE device::failure where(image_operation const& o, int end) const {
@@ -308,18 +307,8 @@ class device_run {
   device_call<T> const& call_;
   Op const& op_;
   image_view image_;
-  detail::device_frame frame_;
 
   device::patience<atomics, B> waiting_;
-
-  // Of the first thread.
-  device::telltale<atomics, B> tell_;
-  geometry geometry_;
-  std::size_t selected_ = ~std::size_t{0};
-  T* scratch_ = nullptr;
-  std::uint32_t tag_ = 0;
-  int turn_ = 0;
-  int stuck_operation_ = 0, stuck_end_ = 0;
 };
 
 /// The body of a kernel.
