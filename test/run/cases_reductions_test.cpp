@@ -9,8 +9,9 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -147,6 +148,15 @@ TEST_CASE("a premultiplied sum takes each rank's own factor once, by every algor
       }
       return {};
     });
+  }
+}
+
+TEST_CASE("NAN-01: a NaN of half precision wins, whichever rank has it and whatever the algorithm") {
+  for (std::size_t p = 0; p < 4; ++p) {
+    std::vector<float> values{1, 4, 3, 2};
+    values[p] = std::numeric_limits<float>::quiet_NaN();
+    by_all<cx::float16>(4, cx::max{}, one_value<cx::float16>(values, 9),
+                        [](std::vector<cx::float16> const& out) { return out[0].bits == 0x7fff && out[8].bits == 0x7fff; });
   }
 }
 
