@@ -29,11 +29,17 @@ set_tests_properties(device.L1.vendor_conversions PROPERTIES LABELS device TIMEO
 
 # L4: what the PTX says, and that planted faults in it are reported.
 find_program(COLLECTX_PYTHON3 python3 REQUIRED)
-set(ptx ${CMAKE_CURRENT_BINARY_DIR}/folds.ptx)
-add_test(NAME device.L4.ptx COMMAND ${CMAKE_CUDA_COMPILER} ${kernel_flags} -arch=sm_90 -ptx -o ${ptx} ${CMAKE_CURRENT_SOURCE_DIR}/kernels/folds.cu)
-add_test(NAME device.L4.lint COMMAND ${COLLECTX_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/ptx_lint.py ${ptx}
-  --expect ld.acquire.sys --expect st.release.sys --expect ld.cg.v4.u32 --expect st.cg.v4.u32)
+set(expect_folds ld.acquire.sys st.release.sys ld.cg.v4.u32 st.cg.v4.u32)
+set(expect_plans ${expect_folds} ld.relaxed.sys.v2.u64 st.relaxed.sys.v2.u64)
+foreach(kernels folds plans)
+  set(ptx ${CMAKE_CURRENT_BINARY_DIR}/${kernels}.ptx)
+  list(TRANSFORM expect_${kernels} PREPEND "--expect;")
+  add_test(NAME device.L4.${kernels}_ptx
+    COMMAND ${CMAKE_CUDA_COMPILER} ${kernel_flags} -arch=sm_90 -ptx -o ${ptx} ${CMAKE_CURRENT_SOURCE_DIR}/kernels/${kernels}.cu)
+  add_test(NAME device.L4.${kernels}_lint
+    COMMAND ${COLLECTX_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/ptx_lint.py ${ptx} ${expect_${kernels}})
+  set_tests_properties(device.L4.${kernels}_ptx PROPERTIES LABELS device TIMEOUT 240 FIXTURES_SETUP ${kernels}_ptx)
+  set_tests_properties(device.L4.${kernels}_lint PROPERTIES LABELS device TIMEOUT 60 FIXTURES_REQUIRED ${kernels}_ptx)
+endforeach()
 add_test(NAME device.L4.lint_reports_planted_faults COMMAND ${COLLECTX_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/ptx_lint_test.py)
-set_tests_properties(device.L4.ptx PROPERTIES LABELS device TIMEOUT 240 FIXTURES_SETUP ptx)
-set_tests_properties(device.L4.lint PROPERTIES LABELS device TIMEOUT 60 FIXTURES_REQUIRED ptx)
 set_tests_properties(device.L4.lint_reports_planted_faults PROPERTIES LABELS device TIMEOUT 60 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
