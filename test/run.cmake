@@ -1,6 +1,6 @@
 # test/run/*_test.cpp: a doctest program each. Its first five lines may say
 #   labels: sanitize    with both sanitizers; address: with that one, where there is but one thread; threads: with the other
-#   compile: -O0 or -O1 where it would take longer to compile than to run
+#   compile: -O0 or -O1 where it would take longer to compile than to run; `-O0 everywhere`: under the sanitizers as well
 #   timeout: seconds
 #   cores: 1            where it does little but wait, so that another may run beside it
 add_library(doctest_main OBJECT doctest_main.cpp)
@@ -34,7 +34,9 @@ function(collectx_run_test source)
     set(cores ${CMAKE_MATCH_1})
   endif()
   set_tests_properties(run.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS ${cores})
-  if("${head}" MATCHES "// compile: (-O[01])")
+  if("${head}" MATCHES "// compile: (-O[01]) everywhere")
+    target_compile_options(run_${name} PRIVATE ${CMAKE_MATCH_1})
+  elseif("${head}" MATCHES "// compile: (-O[01])")
     target_compile_options(run_${name} PRIVATE $<$<CONFIG:Release>:${CMAKE_MATCH_1}>)
   endif()
   foreach(group sanitize address threads)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O0
+// compile: -O0 everywhere
 // labels: threads
 /// All-reduces that read peers' buffers give the bits of `algo::direct` on the host, and end on all ranks or on none.
 #include <collectx/exec/direct_device.cuh>

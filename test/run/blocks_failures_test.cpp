@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O0
+// compile: -O0 everywhere
 // labels: threads
 /// Calls of blocks that cannot end well end on every rank, say why, and are the last of their group.
 #include <collectx/algo/direct.hpp>

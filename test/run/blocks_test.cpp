@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: -O0
+// compile: -O0 everywhere
 // labels: threads
 /// Every collective by every algorithm, run by blocks of threads as a device would, gives the bits that the host gives.
 #include <doctest/doctest.h>
