@@ -5,7 +5,6 @@
 #include <collectx/launch.hpp>
 
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "advance.hpp"
@@ -13,23 +12,6 @@
 #include "sweep.hpp"
 
 namespace support {
-
-/// A number whose sums depend on their order.
-struct rough {
-  float value = 0;
-  rough() = default;
-  explicit rough(std::uint64_t x) : value(static_cast<float>(x % 1000003) * (x % 7 == 0 ? 1e4f : 0.37f)) {}
-  friend bool operator==(rough a, rough b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-};
-struct add_rough {
-  static constexpr bool is_commutative = true;
-  static constexpr char const* name = "add_rough";
-  rough operator()(rough l, rough r) const {
-    rough sum;
-    sum.value = l.value + r.value;
-    return sum;
-  }
-};
 
 /// A call and how it is cut.
 struct task_on_blocks {

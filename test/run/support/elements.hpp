@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Elements and operations whose results are exact in any order that is legal, and wrong in every other.
+/// Elements and operations whose results are exact in any order that is legal, and wrong in every other; and one whose bits tell the order.
 #pragma once
 
 #include <collectx/reduce/functors.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace support {
@@ -29,6 +30,23 @@ struct add_words {
   static constexpr bool is_commutative = true;
   static constexpr char const* name = "add_words";
   constexpr affine operator()(affine const& l, affine const& r) const { return {l.a + r.a, l.b + r.b, l.c + r.c}; }
+};
+
+/// A number whose sums depend on their order.
+struct rough {
+  float value = 0;
+  rough() = default;
+  explicit rough(std::uint64_t x) : value(static_cast<float>(x % 1000003) * (x % 7 == 0 ? 1e4f : 0.37f)) {}
+  friend bool operator==(rough a, rough b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+};
+struct add_rough {
+  static constexpr bool is_commutative = true;
+  static constexpr char const* name = "add_rough";
+  rough operator()(rough l, rough r) const {
+    rough sum;
+    sum.value = l.value + r.value;
+    return sum;
+  }
 };
 
 /// A value that says whose it is, at which place and of which call.
