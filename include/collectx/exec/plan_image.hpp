@@ -95,6 +95,7 @@ class image_view {
 };
 
 /// Writes an image.
+/// @pre p.largest_message is set: executors trust it, and cut messages to slots by it
 class plan_image {
  public:
   constexpr explicit plan_image(plan const& p) {
