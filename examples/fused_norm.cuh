@@ -49,7 +49,7 @@ struct layer {
 
 /// Memory that a block's threads share.
 struct frame {
-  std::uint64_t call;
+  cx::device::tale told;
   cx::kernel::sink sink;
   cx::kernel::operand weighed[2];
 };
@@ -62,14 +62,13 @@ template <cx::device::Block B>
 class layer_norm {
  public:
   COLLECTX_DEVICE layer_norm(B& block, cx::device::world const& group, layer const& what)
-      : block_(block), group_(group), what_(what), ranks_(group.layout.ranks), tell_(block, group) {}
+      : block_(block), group_(group), what_(what), ranks_(group.layout.ranks), tell_(block, group, shared().told) {}
 
   /// By all threads of the same grid on all ranks. False where a peer did not come; the group's reports say which.
   [[nodiscard]] COLLECTX_DEVICE bool run() {
     bool const alive = block_.rank() != 0 || tell_.begin();
-    if (block_.rank() == 0) shared().call = tell_.call();
     if (block_.any(!alive)) return fail({cx::device::outcome::aborted, {}});
-    cx::device::barrier<cx::device::system_atomics, B> all(block_, group_, shared().call, 1);
+    cx::device::barrier<cx::device::system_atomics, B> all(block_, group_, shared().told.call, 1);
     if (!all.meet()) return fail(why(all));
     for (int row = block_.index(); row < what_.rows; row += block_.count()) one(static_cast<std::size_t>(row) * width());
     return all.meet() || fail(why(all));  // nobody's input changes while it is read
@@ -78,7 +77,7 @@ class layer_norm {
  private:
   struct ending {
     cx::device::outcome how;
-    cx::device::report report;
+    cx::device::failure seen;
   };
   COLLECTX_DEVICE frame& shared() const { return *reinterpret_cast<frame*>(block_.shared()); }
   COLLECTX_DEVICE cx::kernel::operand* addends() const { return reinterpret_cast<cx::kernel::operand*>(block_.shared() + sizeof(frame)); }
@@ -122,12 +121,12 @@ class layer_norm {
 
   template <class Barrier>
   COLLECTX_DEVICE ending why(Barrier const& all) const {
-    cx::device::report r;
+    cx::device::failure r;
     cx::device::outcome const how = block_.rank() == 0 ? all.why(r) : cx::device::outcome::aborted;
     return {how, r};
   }
   COLLECTX_DEVICE bool fail(ending const& end) {
-    if (block_.rank() == 0) tell_.fail(end.how, end.report);
+    if (block_.rank() == 0) tell_.fail(end.how, end.seen);
     return false;
   }
 
