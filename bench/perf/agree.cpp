@@ -1,22 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure.hpp"
+#include "agree.hpp"
 
 namespace perf {
-
-template <class Tr>
-collectx::status meet(collectx::communicator<Tr>& comm) {
-  return comm.barrier();
-}
-
-template <class Tr>
-collectx::status slowest_of(collectx::communicator<Tr>& comm, std::span<double> seconds) {
-  return comm.all_reduce(collectx::in_place(seconds), collectx::max{});
-}
-
-template <class Tr>
-collectx::status total_of(collectx::communicator<Tr>& comm, std::int64_t& count) {
-  return comm.all_reduce(collectx::in_place(std::span(&count, 1)), collectx::sum{});
-}
 
 #define COLLECTX_PERF_AGREES_OVER(wire)                                                                         \
   template collectx::status meet(collectx::communicator<collectx::wire##_transport>&);                          \

@@ -21,6 +21,9 @@
 #include <stdexcept>
 #include <utility>
 
+#if COLLECTX_PERF_CUDA
+#include "on_devices.hpp"
+#endif
 #include "report.hpp"
 
 namespace {
@@ -113,6 +116,9 @@ cx::status start_ranks(perf::settings const& all, cx::transport_options const& c
 
 /// What the transport takes where nothing else is asked for.
 cx::transport_options defaults(perf::wire transport) {
+#if COLLECTX_PERF_CUDA
+  if (transport == perf::wire::cuda_ipc) return perf::defaults_on_devices();
+#endif
   cx::transport_options chosen;
 #if COLLECTX_PERF_LIBFABRIC
   if (cx::libfabric_options const network; transport == perf::wire::libfabric) {
@@ -126,12 +132,21 @@ cx::transport_options defaults(perf::wire transport) {
   return chosen;
 }
 
+/// Ranks over the wire that was chosen, each of which measures.
+cx::status measure(perf::job const& what, cx::transport_options const& chosen, cx::environment_rendezvous& meeting, shared_rows& rows) {
+#if COLLECTX_PERF_CUDA
+  if (what.all->transport == perf::wire::cuda_ipc)
+    return perf::measure_on_devices(what, what.all->launched ? &meeting : nullptr, take_row, &rows);
+#endif
+  auto const ranks = [&](auto& comm) { return perf::measure(comm, what, take_row, &rows); };
+  return what.all->launched ? be_rank(meeting, *what.all, chosen, ranks) : start_ranks(*what.all, chosen, ranks);
+}
+
 /// A group of its own for each job: no job pays for another's plans.
 perf::finished_job run(perf::job const& what, cx::transport_options const& chosen, cx::environment_rendezvous& meeting) {
   shared_rows rows(what.all->sizes.size());
   if (what.all->rank == 0) perf::print_titles(what);
-  auto const ranks = [&](auto& comm) { return perf::measure(comm, what, take_row, &rows); };
-  cx::status const s = what.all->launched ? be_rank(meeting, *what.all, chosen, ranks) : start_ranks(*what.all, chosen, ranks);
+  cx::status const s = measure(what, chosen, meeting, rows);
   if (!s) throw std::runtime_error(std::string(perf::name(what.what)) + " by " + what.algorithm + ": " + s.what());
   return {what, rows.copy()};
 }

@@ -14,20 +14,36 @@
 
 namespace perf {
 
+/// Where the buffers of calls lie, and who makes the calls: memory of the host, and the communicator itself. What is said of another
+/// transport has to be seen by its measure_*.
+template <class Tr>
+class stage {
+ public:
+  explicit stage(collectx::communicator<Tr>& comm) : comm_(comm) {}
+  auto& caller() { return comm_; }
+  /// Ends when all calls have.
+  collectx::status finish() { return {}; }
+
+  static void* allocate(std::size_t bytes) { return ::operator new(bytes, page, std::nothrow); }
+  static void release(void* memory) { ::operator delete(memory, page); }
+
+ private:
+  static constexpr std::align_val_t page{4096};
+  collectx::communicator<Tr>& comm_;
+};
+
 /// Elements of one rank, on a page of their own.
-template <class T>
+template <class Tr, class T>
 class storage {
  public:
-  explicit storage(std::size_t count)
-      : memory_(static_cast<T*>(::operator new(count * sizeof(T) + 1, page, std::nothrow))), count_(count) {}
+  explicit storage(std::size_t count) : memory_(static_cast<T*>(stage<Tr>::allocate(count * sizeof(T) + 1))), count_(count) {}
   explicit operator bool() const { return memory_ != nullptr; }
   std::span<T> first(std::size_t count) const { return {memory_.get(), count}; }
   std::size_t count() const { return count_; }
 
  private:
-  static constexpr std::align_val_t page{4096};
   struct release {
-    void operator()(T* p) const { ::operator delete(p, page); }
+    void operator()(T* p) const { stage<Tr>::release(p); }
   };
   std::unique_ptr<T, release> memory_;
   std::size_t count_;
@@ -38,6 +54,7 @@ class bench {
  public:
   bench(collectx::communicator<Tr>& comm, job const& what)
       : comm_(comm),
+        stage_(comm),
         what_(what),
         ranks_(static_cast<std::size_t>(comm.size())),
         rank_(static_cast<std::size_t>(comm.rank())),
@@ -76,30 +93,30 @@ class bench {
 
   /// What is measured.
   collectx::status call() {
+    auto&& comm = stage_.caller();
     std::span<T> const in = in_.first(what_.what == collective::all_gather ? share_ : total_);
     std::span<T> const out = out_.first(what_.what == collective::reduce_scatter && !in_place_ ? share_ : total_);
     switch (what_.what) {
       case collective::all_reduce:
-        return in_place_ ? comm_.all_reduce(collectx::in_place(out), Op{}, algorithm_) : comm_.all_reduce(in, out, Op{}, algorithm_);
+        return in_place_ ? comm.all_reduce(collectx::in_place(out), Op{}, algorithm_) : comm.all_reduce(in, out, Op{}, algorithm_);
       case collective::reduce_scatter:
-        return in_place_ ? comm_.reduce_scatter(collectx::in_place(out), Op{}, algorithm_)
-                         : comm_.reduce_scatter(in, out, Op{}, algorithm_);
+        return in_place_ ? comm.reduce_scatter(collectx::in_place(out), Op{}, algorithm_) : comm.reduce_scatter(in, out, Op{}, algorithm_);
       case collective::all_gather:
-        return in_place_ ? comm_.all_gather(collectx::in_place(out), algorithm_) : comm_.all_gather(in, out, algorithm_);
+        return in_place_ ? comm.all_gather(collectx::in_place(out), algorithm_) : comm.all_gather(in, out, algorithm_);
       case collective::broadcast:
-        return comm_.broadcast(out, what_.root, algorithm_);
+        return comm.broadcast(out, what_.root, algorithm_);
       case collective::reduce:
         break;
     }
-    if (!is_root()) return comm_.reduce(in, out.first(0), Op{}, what_.root, algorithm_);
-    return in_place_ ? comm_.reduce(collectx::in_place(out), Op{}, what_.root, algorithm_)
-                     : comm_.reduce(in, out, Op{}, what_.root, algorithm_);
+    if (!is_root()) return comm.reduce(in, out.first(0), Op{}, what_.root, algorithm_);
+    return in_place_ ? comm.reduce(collectx::in_place(out), Op{}, what_.root, algorithm_)
+                     : comm.reduce(in, out, Op{}, what_.root, algorithm_);
   }
 
   collectx::status calls(int count) {
     for (int i = 0; i < count; ++i)
       if (collectx::status s = call(); !s) return s;
-    return {};
+    return stage_.finish();
   }
 
   /// The first use of a slot is a page fault, many times as long as what is measured. So all are used beforehand, at the largest size: a
@@ -153,7 +170,7 @@ class bench {
 
     for (int c = 1; c <= what_.all->checked; ++c) {
       prepare(c);
-      if (collectx::status s = call(); !s) return s;
+      if (collectx::status s = calls(1); !s) return s;
       if (comm_.rank() == what_.all->plant_wrong) plant();
       out.wrong += wrong(c);
     }
@@ -212,9 +229,10 @@ class bench {
   }
 
   collectx::communicator<Tr>& comm_;
+  stage<Tr> stage_;
   job const& what_;
   std::size_t ranks_, rank_;
-  storage<T> in_, out_;
+  storage<Tr, T> in_, out_;
   any_algorithm algorithm_;
   bool in_place_ = false;
   std::size_t share_ = 0, total_ = 0;

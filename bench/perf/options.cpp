@@ -119,11 +119,20 @@ void choose_algorithms(settings& out, std::string const& text) {
 void choose_transport(settings& out, std::string const& text) {
   std::size_t known = 0;
   while (known < std::size(wire_names) && text != wire_names[known]) ++known;
-  if (known == std::size(wire_names)) refuse("--transport: '" + text + "' is unknown; known are shared_memory, loopback, libfabric");
+  if (known == std::size(wire_names))
+    refuse("--transport: '" + text + "' is unknown; known are shared_memory, loopback, libfabric, cuda_ipc");
   out.transport = static_cast<wire>(known);
   if (!COLLECTX_PERF_LIBFABRIC && out.transport == wire::libfabric)
     refuse("--transport: this collectx_perf was built without libfabric; install libfabric-dev 1.17 or newer, and configure again");
+  if (!COLLECTX_PERF_CUDA && out.transport == wire::cuda_ipc)
+    refuse("--transport: this collectx_perf was built without CUDA; configure with -DCOLLECTX_BUILD_DEVICE=ON where nvcc is");
   if (!out.provider.empty() && out.transport != wire::libfabric) refuse("--provider: only --transport libfabric has providers");
+}
+
+void check_devices(settings const& s) {
+  if (s.datatypes != std::vector{datatype::float32} || s.operations != std::vector{operation::sum})
+    refuse("--transport: cuda_ipc is measured with sums of float only");
+  if (s.slots > 0 || s.slot_bytes > 0) refuse("--transport: cuda_ipc is measured with the slots that it has by default");
 }
 
 void check_memory(settings const& s) {
@@ -238,6 +247,7 @@ std::optional<settings> parse(int count, char const* const* arguments, int launc
   if (out.plant_wrong >= out.ranks) refuse("--plant-wrong: there is no such rank");
   if (out.slots < 0) refuse("--slots: not negative");
   if (!slot_bytes.empty()) out.slot_bytes = parse_size("--slot-bytes", slot_bytes);
+  if (out.transport == wire::cuda_ipc) check_devices(out);
 
   if (root == "all") {
     for (int r = 0; r < out.ranks; ++r) out.roots.push_back(r);

@@ -11,12 +11,12 @@
 
 namespace perf {
 
-enum class wire { shared_memory, loopback, libfabric };
+enum class wire { shared_memory, loopback, libfabric, cuda_ipc };
 enum class operation { sum, prod, min, max, avg };
 enum class datatype { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64, bfloat16, float16 };
 
 /// By the enumerators' values.
-inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric"};
+inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric", "cuda_ipc"};
 inline constexpr char const* collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
 inline constexpr char const* operation_names[] = {"sum", "prod", "min", "max", "avg"};
 inline constexpr char const* datatype_names[] = {"int8",  "uint8",  "int16", "uint16", "int32",    "uint32",

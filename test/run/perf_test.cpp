@@ -155,6 +155,9 @@ TEST_CASE("PRF-03: what makes no sense is refused in one line") {
   refused("--collective all_to_all", "known are all_reduce");
   refused("--algorithm bruck", "known are ring");
   refused("--transport tcp", "known are shared_memory, loopback, libfabric");
+#if !COLLECTX_PERF_CUDA
+  refused("--transport cuda_ipc", "built without CUDA");
+#endif
   refused("--provider net", "only --transport libfabric has providers");
   refused("--unknown", "--unknown");
   refused("--csv /nowhere/rows.csv", "cannot write /nowhere/rows.csv");
@@ -233,7 +236,7 @@ TEST_CASE("over the network: named by provider, and what libfabric does not have
   for (line const& l : all) CHECK(l.at("wrong") == "0");
   outcome const named = tool("--transport libfabric --provider net -b 8 -e 8" + quick);
   CHECK_MESSAGE(named.code == 0, named.error);
-  CHECK_MESSAGE(named.out.find("# libfabric:net, 2 ranks (processes), 16 slots") != std::string::npos, named.out);
+  CHECK_MESSAGE(named.out.find("# libfabric:net, 2 ranks (processes), 8 slots") != std::string::npos, named.out);
   outcome const absent = tool("--transport libfabric --provider nothing -b 8 -e 8" + quick);
   CHECK(absent.code == 2);
   CHECK_MESSAGE(split(absent.error, '\n').size() == 1, absent.error);
