@@ -49,7 +49,7 @@ struct thread_fold {
   /// around them leaves of 64 registers, fewer where the operation needs some for itself.
   template <std::size_t Count>
   static constexpr std::size_t in_flight() {
-    constexpr std::size_t budget = has_prepare<Op, T> ? 16 : 28;
+    constexpr std::size_t budget = has_prepare<Op, T> ? 16 : has_finish<Op, wide> || sizeof(wide) > 4 ? 28 : 32;
     constexpr std::size_t running = Count * ((sizeof(wide) + 3) / 4), loaded = (Count * sizeof(T) + 3) / 4;
     constexpr std::size_t fitting = budget / (running + loaded);
     return fitting == 0 ? 1 : fitting > 4 ? 4 : fitting;
@@ -178,7 +178,7 @@ COLLECTX_DEVICE std::size_t unaligned_head(thread_fold<T, Op> const& how, std::s
 
 /// kernel::fold by all threads of a block: the same order of operands, the same bits. No synchronisation: who reads the sinks syncs first.
 /// The lists may lie in memory that the block shares. 16 bytes a thread and access where all data are equally far from a multiple of 16,
-/// with up to 4 loads of a thread in flight (3 of float); element by element, as many in flight, elsewhere.
+/// with up to 4 loads of a thread in flight; element by element, as many in flight, elsewhere.
 /// @pre as kernel::fold
 template <class T, Block B, class Op>
 COLLECTX_DEVICE void fold(B& block, kernel::sink const* sinks, int sink_count, kernel::operand const* sources, int source_count,
