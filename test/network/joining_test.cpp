@@ -4,16 +4,24 @@
 // timeout: 60
 /// How ranks on a network come together, and who and what may come between.
 #include <collectx/libfabric.hpp>
+#include <collectx/rendezvous/file.hpp>
 #include <collectx/rendezvous/tcp_store.hpp>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <new>
+#include <optional>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "processes.hpp"
@@ -91,6 +99,34 @@ TEST_CASE("TOP-04: ranks that are offered nothing in common hear so, both") {
     CHECK(out.said[r].code == static_cast<int>(cx::errc::not_supported));
     CHECK(out.said[r].names("no common transport"));
   }
+}
+
+TEST_CASE("NET-07: two processes that are one rank of a network are told so, and so are all others, long before their time is over") {
+  struct {
+    int size, claimed;
+    char const* sentence;
+  } const comers[] = {{4, 0, "rank 1 joined twice"}, {4, 1, "rank 1 joined twice"}, {4, 1, "rank 1 joined twice"},
+                      {4, 3, "rank 1 joined twice"}, {3, 0, "rank 0 joined twice"}, {3, 0, "rank 0 joined twice"},
+                      {3, 1, "rank 0 joined twice"}};  // rank 2 of neither group comes
+  processes::scratch of_four, of_three;
+  processes::group ranks(7);
+  for (auto const& c : comers) {
+    ranks.start([&]() -> cx::status {
+      processes::scratch const& place = c.size == 4 ? of_four : of_three;
+      auto meeting = cx::file_rendezvous::create(place.file().c_str(), c.claimed, c.size);
+      if (!meeting) return meeting.error();
+      cx::libfabric::options options;
+      options.join_timeout = std::chrono::seconds(50);
+      return cx::libfabric::join(*meeting, options).error();
+    });
+  }
+  ranks.wait();
+  for (int i = 0; i < 7; ++i) {
+    CHECK_MESSAGE(ranks[i].names(comers[i].sentence), std::string(ranks[i].text));
+    CHECK(ranks[i].code == static_cast<int>(cx::errc::invalid_argument));
+    CHECK(ranks[i].seconds < 40);
+  }
+  for (processes::scratch const* place : {&of_four, &of_three}) CHECK(processes::count_in(place->folder().c_str()) == 2);
 }
 
 TEST_CASE("ranks that ask for different providers hear of both") {
@@ -224,4 +260,133 @@ TEST_CASE("whatever memory cannot be had while joining, that rank says so, and t
     told += heard;
   }
   CHECK(told > 0);
+}
+
+TEST_CASE(
+    "LEK-01, LEK-03: cycles of joining, adding up and parting, also such that fail half way, leave no descriptor, thread or mapping") {
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  processes::group ranks(2);
+  for (int r : {0, 1}) {
+    ranks.start([&table, r]() -> cx::status {
+      ::rlimit const few{64, 64};
+      ::setrlimit(RLIMIT_NOFILE, &few);
+      std::size_t descriptors = 0, threads = 0, mappings = 0;
+      constexpr int cycles = 40;
+      for (int cycle = 0; cycle < cycles; ++cycle) {
+        cx::libfabric::options options;
+        options.slots = 4;
+        options.slot_bytes = 4096;
+        bool const fails = cycle % 4 == 2;
+        if (fails && r == 1) options.memory = 1;  // it says so when all are connected
+        {
+          auto comm = cx::libfabric::join(table->of(r), options);
+          if (fails && comm.error().code() != cx::errc::invalid_configuration) return comm.error();
+          for (int i = 0; i < 5 && !fails; ++i) {
+            if (!comm) return comm.error();
+            std::vector<int> sum(100, r + i);
+            if (cx::status s = comm->all_reduce(cx::in_place(sum), cx::sum{}); !s) return s;
+            if (sum[99] != 1 + 2 * i) return cx::status::failure(cx::errc::system, r, "the sum is %d", sum[99]);
+          }
+        }
+        std::size_t const now[] = {processes::count_in("/proc/self/fd"), processes::count_in("/proc/self/task"),
+                                   processes::count_in("/proc/self/map_files")};
+        if (cycle == 6) descriptors = now[0], threads = now[1], mappings = now[2];
+        if (cycle == cycles - 1 && (now[0] != descriptors || now[1] != threads || now[2] > mappings + 2))
+          return cx::status::failure(cx::errc::system, r, "descriptors %zu, then %zu; threads %zu, %zu; mappings %zu, %zu", descriptors,
+                                     now[0], threads, now[1], mappings, now[2]);
+      }
+      return {};
+    });
+  }
+  ranks.wait();
+  for (int r : {0, 1}) CHECK_MESSAGE(ranks[r].code == 0, std::string(ranks[r].text));
+}
+
+TEST_CASE("ORD-04, SHM-03: two processes of four threads, each with a communicator of its own, join and call at once") {
+  constexpr int threads = 4;
+  std::vector<cx::in_process_rendezvous> tables;
+  for (int t = 0; t < threads; ++t) {
+    auto table = cx::in_process_rendezvous::create(2);
+    REQUIRE(table.has_value());
+    tables.push_back(std::move(*table));
+  }
+  auto const one_thread = [](cx::in_process_rendezvous meeting, int t) -> cx::status {
+    cx::libfabric::options options;
+    options.provider = t % 2 == 0 ? "net" : "shm";
+    auto comm = cx::libfabric::join(meeting, options);
+    if (!comm) return comm.error();
+    constexpr std::size_t counts[] = {1, 17, 4096};
+    std::vector<int> in(4096, 100 * t + comm->rank()), out(4096);
+    for (int round = 0; round < 150; ++round) {
+      std::size_t const count = counts[round % 3];
+      std::fill(out.begin(), out.end(), -1);
+      if (cx::status s = comm->all_reduce(std::span(in).first(count), std::span(out).first(count), cx::sum{}); !s) return s;
+      if (out[0] != 200 * t + 1 || out[count - 1] != 200 * t + 1)
+        return cx::status::failure(cx::errc::system, comm->rank(), "thread %d has a sum of %d", t, out[count - 1]);
+    }
+    return {};
+  };
+  processes::group ranks(2);
+  for (int r : {0, 1}) {
+    ranks.start([&, r]() -> cx::status {
+      std::vector<cx::status> ends(threads);
+      std::vector<std::thread> all;
+      for (int t = 0; t < threads; ++t)
+        all.emplace_back([&, t] { ends[static_cast<std::size_t>(t)] = one_thread(tables[static_cast<std::size_t>(t)].of(r), t); });
+      for (std::thread& t : all) t.join();
+      for (cx::status const& s : ends)
+        if (!s.ok()) return s;
+      return {};
+    });
+  }
+  ranks.wait();
+  for (int r : {0, 1}) CHECK_MESSAGE(ranks[r].code == 0, std::string(ranks[r].text));
+}
+
+TEST_CASE("FRK-03: processes that end without destroying, in any order, by a static, or by exit in a thread, all end well") {
+  std::size_t const before = processes::count_in("/dev/shm");
+  std::fflush(nullptr);  // a child that ends by exit would print what is pending here
+  std::cout.flush();
+  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+    for (int way = 0; way < 4; ++way) {
+      CAPTURE(std::string(provider));
+      CAPTURE(way);
+      auto table = cx::in_process_rendezvous::create(2);
+      REQUIRE(table.has_value());
+      std::vector<::pid_t> children;
+      for (int r : {0, 1}) {
+        ::pid_t const child = ::fork();
+        if (child != 0) {
+          children.push_back(child);
+          continue;
+        }
+        ::alarm(30);
+        cx::libfabric::options options;
+        options.provider = provider;
+        options.slots = 4;
+        options.slot_bytes = 4096;
+        auto comm = cx::libfabric::join(table->of(r), options);
+        if (!comm) ::_exit(1);
+        auto twin = comm->duplicate();
+        std::vector<int> sum(1, r + 1);
+        if (!twin || !twin->all_reduce(cx::in_place(sum), cx::sum{}) || sum[0] != 3) ::_exit(2);
+        static std::optional<cx::communicator<cx::libfabric_transport>> kept;
+        if (way == 1) {
+          if (r == 1) auto first = std::move(*comm);
+          auto second = std::move(*twin);
+        }
+        if (way == 2) kept.emplace(std::move(*twin));
+        if (way == 3) std::thread([] { std::exit(0); }).join();
+        std::exit(0);
+      }
+      for (::pid_t child : children) {
+        int state = 0;
+        ::waitpid(child, &state, 0);
+        CHECK(WIFEXITED(state));
+        CHECK(WEXITSTATUS(state) == 0);
+      }
+    }
+  }
+  CHECK(processes::count_in("/dev/shm") == before);
 }

@@ -17,8 +17,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace collectx {
@@ -101,6 +103,46 @@ struct fabric_address {
   }
 };
 
+/// The name of shared memory that an endpoint has. Who ends by `exit` closes nothing that it has opened: then the name is removed here.
+class fabric_name {
+ public:
+  fabric_name() = default;
+  fabric_name(fabric_name const&) = delete;
+  fabric_name& operator=(fabric_name const&) = delete;
+  ~fabric_name() {
+    if (!kept_ || !mark_.here()) return;
+    std::lock_guard const hold(mutex_);
+    *before_ = next_;
+    if (next_ != nullptr) next_->before_ = before_;
+  }
+
+  void keep(fabric_address const& address) noexcept {
+    std::lock_guard const hold(mutex_);
+    static int const prepared = std::atexit(remove_all);  // without room for it, a name may stay
+    static_cast<void>(prepared);
+    address_ = address;
+    kept_ = true;
+    next_ = std::exchange(first_, this);
+    before_ = &first_;
+    if (next_ != nullptr) next_->before_ = &next_;
+  }
+
+ private:
+  static void remove_all() noexcept {
+    std::lock_guard const hold(mutex_);
+    for (fabric_name const* name = first_; name != nullptr; name = name->next_)
+      if (name->mark_.here()) name->address_.remove_name();  // a forked child has its parent's here, too
+  }
+
+  inline static std::mutex mutex_;
+  inline static fabric_name* first_ = nullptr;
+  fabric_address address_;
+  fork_mark mark_ = fork_mark::take();
+  bool kept_ = false;
+  fabric_name* next_ = nullptr;
+  fabric_name** before_ = nullptr;
+};
+
 /// Where a rank's memory lies for those who write into it.
 struct fabric_window {
   std::uint64_t address = 0;
@@ -173,6 +215,7 @@ class fabric_endpoint {
     std::size_t length = sizeof mine.bytes;
     if (int const rc = ::fi_getname(endpoint_.id(), mine.bytes, &length); rc != 0) return fabric_failure(rc, "name of the endpoint");
     mine.length = static_cast<std::uint32_t>(length);
+    name_.keep(mine);
     return {};
   }
 
@@ -245,6 +288,7 @@ class fabric_endpoint {
                            *missing != 0 ? missing : " FI_REMOTE_CQ_DATA of 4 bytes");
   }
 
+  fabric_name name_;
   fabric_info info_;
   fabric_object<::fid_fabric> fabric_;
   fabric_object<::fid_domain> domain_;

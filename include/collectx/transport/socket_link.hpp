@@ -23,7 +23,7 @@ namespace detail {
 
 /// What two ranks say to each other.
 struct frame {
-  enum kinds : std::uint32_t { none, greeting, facts, refusal, seat, verdict, closing, closed, notice };
+  enum kinds : std::uint32_t { none, greeting, facts, refusal, seat, verdict, closing, closed, notice, twin };
   static constexpr std::size_t capacity = 496;
 
   std::uint64_t magic = hello::expected_magic;

@@ -38,6 +38,7 @@ class socket_mesh {
     char key[16];
     std::snprintf(key, sizeof key, "mesh%d", mine.rank);
     if (s.ok() && mine.size > 1) s = rendezvous.put(key, rendezvous_value(&self->place_, sizeof self->place_));
+    if (s.code() == errc::busy) s = self->be_twin(rendezvous, deadline);
     while (s.ok() && self->heard_ < mine.size) s = self->hear(rendezvous, deadline);
     if (mine.size > 1) rendezvous.conclude();
     if (!s) return self->refuse(s);
@@ -109,8 +110,9 @@ class socket_mesh {
     bool ahead = false;   // it has come to sharing, with `early`, while this rank still waits for others
     frame early;
   };
-  static constexpr std::size_t most_strangers = 64;  // the oldest is sent away for the next
-  static constexpr nanoseconds round = 100'000'000;  // so long at most is it deaf on one side
+  static constexpr std::size_t most_strangers = 64;    // the oldest is sent away for the next
+  static constexpr nanoseconds round = 100'000'000;    // so long at most is it deaf on one side
+  static constexpr nanoseconds grace = 5'000'000'000;  // so long a twin waits for whom it has not told
 
   /// All the memory that will be needed, but for strangers.
   explicit socket_mesh(hello const& mine) : mine_(mine), peers_(static_cast<std::size_t>(mine.size)) {
@@ -183,9 +185,28 @@ class socket_mesh {
     return trouble_of(rendezvous);
   }
 
-  /// Connects to a lower rank, wherever the rendezvous says it is now.
+  /// Another process is this rank, too. Nobody would call this one, so it tells all who have come to the rendezvous, or come soon.
   template <class R>
-  status call(R& rendezvous, int rank, nanoseconds deadline) noexcept {
+  status be_twin(R& rendezvous, nanoseconds deadline) noexcept {
+    nanoseconds const until = (std::min)(deadline, monotonic_now() + grace);
+    for (int told = 0; told < mine_.size && monotonic_now() < until; nap(1'000'000)) {
+      told = 0;
+      for (int r = 0; r < mine_.size; ++r) {
+        peer& p = peers_[static_cast<std::size_t>(r)];
+        // Who is not there yet is looked for again, and so is a successor at an address of an earlier run.
+        if (!p.called) static_cast<void>(call(rendezvous, r, monotonic_now(), frame::twin));
+        p.called = p.shared || (p.called && p.link && p.link.flush());
+        p.shared = p.called && !p.link.owes();
+        told += p.shared;
+      }
+    }
+    return joined_twice(mine_.rank);
+  }
+  static status joined_twice(int rank) noexcept { return status::failure(errc::invalid_argument, rank, "rank %d joined twice", rank); }
+
+  /// Connects to another rank, wherever the rendezvous says it is now.
+  template <class R>
+  status call(R& rendezvous, int rank, nanoseconds deadline, frame::kinds as = frame::greeting) noexcept {
     char key[16];
     std::snprintf(key, sizeof key, "mesh%d", rank);
     result<rendezvous_value> value = rendezvous.get(key, deadline);
@@ -198,7 +219,7 @@ class socket_mesh {
     if (!link.open(place)) return {};
     hello h = mine_;
     std::memcpy(h.nonce, place.nonce, sizeof h.nonce);
-    link.send(frame::of(frame::greeting, mine_.rank, h));
+    link.send(frame::of(as, mine_.rank, h));
     return {};
   }
 
@@ -223,7 +244,7 @@ class socket_mesh {
         ++i;
         continue;
       }
-      if (e == socket_link::event::frame && f.kind == frame::greeting) {
+      if (e == socket_link::event::frame && (f.kind == frame::greeting || f.kind == frame::twin)) {
         if (status s = admit(*strangers_[i], f); !s) return s;
       }
       strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -273,9 +294,7 @@ class socket_mesh {
                                     mine_.rank, mine_.size));
     }
     peer& p = peers_[static_cast<std::size_t>(h.rank)];
-    if (h.rank == mine_.rank || p.heard) {
-      return answer(status::failure(errc::invalid_argument, h.rank, "rank %d joined twice", h.rank));
-    }
+    if (said.kind == frame::twin || h.rank == mine_.rank || p.heard) return answer(joined_twice(h.rank));
     p.link = std::move(link);
     p.said = h;
     p.heard = true;
