@@ -216,6 +216,34 @@ TEST_CASE("DIE: composite, every collective, a rank killed or stopped at a messa
   matrix<cx::composite_transport>(cx::composite_options{});
 }
 
+TEST_CASE("DIE-01: a process leaves without a word between two communicators: the other hears of it on the second, at once") {
+  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+    for (int gone : {0, 1}) {
+      CAPTURE(std::string(provider));
+      CAPTURE(gone);
+      auto first = cx::in_process_rendezvous::create(2), second = cx::in_process_rendezvous::create(2);
+      REQUIRE((first && second));
+      processes::group ranks(2);
+      for (int r : {0, 1}) {
+        ranks.start([&, r]() -> cx::status {
+          auto one = cx::libfabric::join(first->of(r), by(provider));
+          auto two = cx::libfabric::join(second->of(r), by(provider));
+          if (!one) return one.error();
+          if (!two) return two.error();
+          if (cx::status s = one->barrier(); !s) return s;
+          if (r == gone) ::_exit(86);
+          std::vector<std::int32_t> both(1000);
+          return two->all_reduce(cx::in_place(both), cx::sum{});  // the first that travels here
+        });
+      }
+      ranks.wait();
+      CHECK_MESSAGE(ranks[1 - gone].code == static_cast<int>(cx::errc::peer_lost), std::string(ranks[1 - gone].text));
+      CHECK(ranks[1 - gone].rank == gone);
+      CHECK(ranks[1 - gone].seconds < 20);  // long before any deadline
+    }
+  }
+}
+
 TEST_CASE("a cut cable: each side names the ranks beyond, and goes on by itself") {
   cx::libfabric_options wire = by("net");
   wire.link_timeout = std::chrono::seconds(2);

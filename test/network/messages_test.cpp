@@ -6,10 +6,15 @@
 #include <collectx/libfabric.hpp>
 
 #include <doctest/doctest.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <thread>
@@ -163,7 +168,7 @@ TEST_CASE("what was started goes on by itself with a helper, whatever its rank d
   ::munmap(through, sizeof *through);
 }
 
-TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes nothing with it") {
+TEST_CASE("FRK-01: a forked child that calls is told so, and one that lets go of its parent's communicator takes nothing with it") {
   everywhere([](auto& comm) -> cx::status {
     std::vector<std::int32_t> both(100, 1);
     if (cx::status s = comm.all_reduce(cx::in_place(both), cx::sum{}); !s) return s;
@@ -172,13 +177,87 @@ TEST_CASE("FRK: a forked child that lets go of its parent's communicator takes n
     if (cx::status s = child_owns->barrier(); !s) return s;
     ::pid_t const child = ::fork();
     if (child == 0) {
+      ::alarm(30);
+      cx::status const s = child_owns->all_reduce(cx::in_place(both), cx::sum{});
+      bool const told =
+          s.code() == cx::errc::invalid_argument && std::string(s.what()).find("a forked child has to join anew") != std::string::npos;
       { auto gone = std::move(*child_owns); }
-      ::_exit(0);
+      ::_exit(told ? 0 : 1);
     }
-    ::waitpid(child, nullptr, 0);
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) return wrong(comm.rank(), "the child was not told");
     cx::call_options options;
     options.timeout = std::chrono::seconds(10);
-    return child_owns->all_reduce(cx::in_place(both), cx::sum{}, cx::algo::automatic{}, options);
+    for (int round = 0; round < 100; ++round) {
+      both.assign(100, comm.rank() + round);
+      if (cx::status s = child_owns->all_reduce(cx::in_place(both), cx::sum{}, cx::algo::automatic{}, options); !s) return s;
+      if (both[99] != 3 + 3 * round) return wrong(comm.rank(), "a wrong sum");
+    }
+    return {};
+  });
+}
+
+TEST_CASE("ORD-02: a long message that is not of the length its receiver expects is not written, and named to all") {
+  everywhere([](auto& comm) -> cx::status {
+    std::vector<std::int32_t> const out = numbers(17000, 1);
+    std::vector<std::int32_t> in(17000, -1);
+    cx::status s;
+    if (comm.rank() == 0) s = comm.send(out, 1);
+    if (comm.rank() == 1) s = comm.recv(std::span(in).first(800), 0);
+    if (s.ok()) s = comm.barrier();
+    if (std::count(in.begin(), in.end(), -1) != 17000) return wrong(comm.rank(), "it has written");
+    bool const both = std::string(s.what()).find("(17000 int32), rank 1 expects 3200 bytes (800 int32)") != std::string::npos;
+    return s.code() == cx::errc::mismatch && both ? cx::status{} : wrong(comm.rank(), s.what());
+  });
+}
+
+TEST_CASE("DIE-07: a short send that was started has left, even if its communicator goes at once") {
+  everywhere([](auto& comm) -> cx::status {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::int32_t> const out = numbers(16, round);
+      auto twin = comm.duplicate();
+      if (!twin) return twin.error();
+      if (comm.rank() == 0) {
+        auto sending = twin->plan_send(out, 1);
+        if (cx::status s = sending.start(); !s) return s;
+        auto gone = std::move(*twin);
+      }
+      if (comm.rank() != 1) continue;
+      cx::detail::nap(round * 30'000'000);
+      std::vector<std::int32_t> in(16);
+      if (cx::status s = twin->recv(in, 0); !s) return s;
+      if (in != out) return wrong(1, "another message arrived");
+    }
+    return comm.barrier();
+  });
+}
+
+TEST_CASE("NET-08: signals without SA_RESTART every millisecond disturb neither a founding nor 16 MiB each way") {
+  everywhere([](auto& comm) -> cx::status {
+    struct ::sigaction quiet {};
+    quiet.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &quiet, nullptr);
+    ::itimerval const often{{0, 1000}, {0, 1000}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    constexpr std::size_t count = std::size_t{4} << 20, page = 1024;
+    int const next = (comm.rank() + 1) % comm.size(), previous = (comm.rank() + comm.size() - 1) % comm.size();
+    std::vector<std::int32_t> out(count), expected(count), in(count, -1);
+    auto const number = [](std::vector<std::int32_t>& v, int rank) {
+      for (std::size_t i = 0; i < count; i += page) v[i + static_cast<std::size_t>(rank)] = static_cast<std::int32_t>(i);
+    };
+    number(out, comm.rank());
+    number(expected, previous);
+    auto twin = comm.duplicate();
+    if (!twin) return twin.error();
+    if (cx::status s = twin->send_recv(out, next, in, previous); !s) return s;
+    if (std::memcmp(in.data(), expected.data(), count * sizeof in[0]) != 0) return wrong(comm.rank(), "another message arrived");
+    for (int round = 0; round < 100; ++round) {
+      std::vector<std::int32_t> both(5, comm.rank() + round);
+      if (cx::status s = twin->all_reduce(cx::in_place(both), cx::sum{}); !s) return s;
+      if (both[4] != 3 + 3 * round) return wrong(comm.rank(), "a wrong sum");
+    }
+    return {};
   });
 }
 

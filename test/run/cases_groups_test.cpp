@@ -297,21 +297,25 @@ TEST_CASE("ORD-04, SHM-03: two processes of eight threads, a communicator for ea
 }
 
 TEST_CASE("DIE-01: a process leaves without a word between two communicators: the other hears of it on the second") {
-  auto first = cx::in_process_rendezvous::create(2), second = cx::in_process_rendezvous::create(2);
-  REQUIRE((first && second));
-  processes::group ranks(2);
-  for (int r = 0; r < 2; ++r) {
-    ranks.start([&, r]() -> cx::status {
-      auto one = cx::shared_memory::join(first->of(r));
-      auto two = cx::shared_memory::join(second->of(r));
-      if (!one) return one.error();
-      if (!two) return two.error();
-      if (cx::status s = one->barrier(); !s) return s;
-      if (r == 0) ::_exit(86);
-      return two->barrier();
-    });
+  for (int gone : {0, 1}) {
+    auto first = cx::in_process_rendezvous::create(2), second = cx::in_process_rendezvous::create(2);
+    REQUIRE((first && second));
+    processes::group ranks(2);
+    for (int r = 0; r < 2; ++r) {
+      ranks.start([&, r]() -> cx::status {
+        auto one = cx::shared_memory::join(first->of(r));
+        auto two = cx::shared_memory::join(second->of(r));
+        if (!one) return one.error();
+        if (!two) return two.error();
+        if (cx::status s = one->barrier(); !s) return s;
+        if (r == gone) ::_exit(86);
+        std::vector<int> both(1000);
+        return two->all_reduce(cx::in_place(both), cx::sum{});
+      });
+    }
+    ranks.wait();
+    CHECK_MESSAGE(ranks[1 - gone].code == static_cast<int>(cx::errc::peer_lost), std::string(ranks[1 - gone].text));
+    CHECK(ranks[1 - gone].rank == gone);
+    CHECK(ranks[1 - gone].seconds < 20);  // long before any deadline
   }
-  ranks.wait();
-  CHECK(ranks[1].code == static_cast<int>(cx::errc::peer_lost));
-  CHECK(ranks[1].rank == 0);
 }
