@@ -18,15 +18,21 @@ namespace collectx {
 inline namespace v0 {
 namespace detail {
 
-/// Travels in front of a payload. `call` says what the sender is doing, so that calls which differ are told apart without asking.
+/// Travels in front of a payload. In front of it, in turn, the call_record of what the sender is doing, so that calls which differ are told
+/// apart without asking; not on the lane of messages, where it would be most of a short one.
 struct fabric_head {
   std::uint32_t sequence;  ///< 1 + number of the message in its channel, modulo 2^32
   std::uint32_t bytes;
   std::uint32_t tag;
   std::uint32_t released;  ///< messages of the opposite channel that its receiver, who sends this, has released, modulo 2^32
-  call_record call;
+
+  static fabric_head before(std::byte const* payload) noexcept {
+    fabric_head head;
+    std::memcpy(&head, payload - sizeof head, sizeof head);
+    return head;
+  }
 };
-static_assert(sizeof(fabric_head) == 80);
+static_assert(sizeof(fabric_head) + sizeof(call_record) == 80);
 
 /// Where things lie in a rank's memory, all of which its peers may write: credits, receiving rings, staging rings, credits to be sent.
 struct fabric_layout {
@@ -167,12 +173,13 @@ class fabric_sender {
  public:
   fabric_sender() = default;
   /// `mine` is the channel's number here, `theirs` at the peer.
-  fabric_sender(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs) noexcept
+  fabric_sender(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs, bool names_calls) noexcept
       : port_(&port),
         staging_(memory + port.layout.staging(mine)),
         remote_(port.layout.receiving(theirs)),
         number_(static_cast<std::uint32_t>(theirs)),
-        peer_(peer) {}
+        peer_(peer),
+        names_calls_(names_calls) {}
 
   /// Before its first use.
   void prepare() {
@@ -192,8 +199,10 @@ class fabric_sender {
 
   void commit(std::size_t bytes, std::uint32_t tag) noexcept {
     opposite_->published = opposite_->taken;
-    fabric_head const head{sent_ + 1, static_cast<std::uint32_t>(bytes), tag, opposite_->taken, port_->call};
-    std::memcpy(slot(index_) + fabric_layout::head_room - sizeof head, &head, sizeof head);
+    fabric_head const head{sent_ + 1, static_cast<std::uint32_t>(bytes), tag, opposite_->taken};
+    std::byte* const front = slot(index_) + fabric_layout::head_room - sizeof head;
+    std::memcpy(front, &head, sizeof head);
+    if (names_calls_) std::memcpy(front - sizeof port_->call, &port_->call, sizeof port_->call);
     tickets_[index_].busy = true;
     ++sent_;
     ++port_->unsettled;
@@ -225,13 +234,13 @@ class fabric_sender {
   /// Hands to the network what it takes; false where something is left.
   bool post() noexcept {
     while (posted_ != sent_) {
-      std::size_t const start = posting_ * port_->layout.stride() + fabric_layout::head_room - sizeof(fabric_head);
-      fabric_head head;
-      std::memcpy(&head, staging_ + start, sizeof head);
+      std::size_t const payload = posting_ * port_->layout.stride() + fabric_layout::head_room;
+      std::size_t const front = sizeof(fabric_head) + (names_calls_ ? sizeof(call_record) : 0), start = payload - front;
+      std::size_t const bytes = fabric_head::before(staging_ + payload).bytes;
       fabric_ticket& ticket = tickets_[posting_];
       ssize_t const rc = ticket.borrowed != nullptr
-                             ? port_->write_borrowed(ticket, staging_ + start, sizeof head, head.bytes, remote_ + start, number_)
-                             : port_->write(ticket, staging_ + start, sizeof head + head.bytes, remote_ + start, number_);
+                             ? port_->write_borrowed(ticket, staging_ + start, front, bytes, remote_ + start, number_)
+                             : port_->write(ticket, staging_ + start, front + bytes, remote_ + start, number_);
       if (rc == -FI_EAGAIN) return false;
       if (rc != 0) port_->breaks(peer_, rc), ticket.settle();
       ++posted_;
@@ -268,6 +277,7 @@ class fabric_sender {
   std::size_t remote_ = 0;
   std::uint32_t number_ = 0;
   int peer_ = -1;
+  bool names_calls_ = true;
   std::uint32_t sent_ = 0, posted_ = 0, released_ = 0;  // modulo 2^32
   std::uint32_t index_ = 0, posting_ = 0;               // slots of `sent_` and `posted_`
   bool closed_ = false;
@@ -307,8 +317,7 @@ class fabric_receiver {
   message try_peek() noexcept {
     if (arrived_ == released_.taken) return {};
     std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
-    fabric_head head;
-    std::memcpy(static_cast<void*>(&head), payload - sizeof head, offsetof(fabric_head, call));
+    fabric_head const head = fabric_head::before(payload);
     if (head.sequence != released_.taken + 1 || closed_) return {};
     return {payload, head.bytes, head.tag};
   }
@@ -343,16 +352,14 @@ class fabric_receiver {
   void arrived() noexcept {
     ++arrived_;
     std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots), newest = index_ + (arrived_ - released_.taken) - 1;
-    fabric_head head;
-    std::byte const* const payload = ring_ + newest % slots * port_->layout.stride() + fabric_layout::head_room;
-    std::memcpy(static_cast<void*>(&head), payload - sizeof head, offsetof(fabric_head, call));
+    fabric_head const head = fabric_head::before(ring_ + newest % slots * port_->layout.stride() + fabric_layout::head_room);
     if (head.sequence == arrived_) opposite_->credit(head.released);
   }
-  /// What the sender of the oldest message not yet released was doing. @pre there is one
+  /// What the sender of the oldest message not yet released was doing. @pre there is one, and its sender names calls
   call_record call() const noexcept {
     call_record record;
     std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
-    std::memcpy(&record, payload - sizeof record, sizeof record);
+    std::memcpy(&record, payload - sizeof(fabric_head) - sizeof record, sizeof record);
     return record;
   }
   bool holds() const noexcept { return arrived_ != released_.taken; }

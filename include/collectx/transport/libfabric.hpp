@@ -126,7 +126,7 @@ class libfabric_transport {
   bool lost(int rank) noexcept { return rank != this->rank() && state_->board.lost(rank); }
   void absent(char* text, std::size_t capacity) noexcept { state_->board.absent(text, capacity); }
   status conflict(int peer) noexcept {
-    for (int lane = 0; lane <= lanes(); ++lane)
+    for (int lane = 0; lane < lanes(); ++lane)
       if (receiver& r = channel_from(peer, lane); r.holds()) state_->board.heard_of(peer, r.call());
     return state_->board.conflict(peer);
   }
@@ -256,7 +256,7 @@ class libfabric_transport {
       for (int p = 0; p < board.size(); ++p) {
         for (int lane = 0; lane <= options.lanes && p != board.rank(); ++lane) {
           std::size_t const here = channel(p, lane), there = channel(board.rank(), lane);
-          senders[here] = sender(port, memory.address(), p, here, there);
+          senders[here] = sender(port, memory.address(), p, here, there, lane < options.lanes);
           receivers[here] = receiver(port, memory.address(), p, here, there, senders[here]);
           senders[here].oppose(receivers[here].released());
         }
