@@ -12,6 +12,22 @@
 namespace collectx {
 inline namespace v0 {
 
+namespace detail {
+struct neutral_zero {
+  static constexpr bool is_commutative = true;
+  template <std::integral T>
+  static constexpr T identity() {
+    return T{};
+  }
+};
+struct truth_of_result {
+  template <std::integral T>
+  constexpr T finish(T value, int) const {
+    return static_cast<T>(value != T{});
+  }
+};
+}  // namespace detail
+
 /// left & right.
 struct band {
   static constexpr bool is_commutative = true;
@@ -30,13 +46,8 @@ struct band {
 };
 
 /// left | right.
-struct bor {
-  static constexpr bool is_commutative = true;
+struct bor : detail::neutral_zero {
   static constexpr char const* name = "bor";
-  template <std::integral T>
-  static constexpr T identity() {
-    return T{};
-  }
   template <std::integral T>
   constexpr T operator()(T left, T right) const {
     return static_cast<T>(left | right);
@@ -44,13 +55,8 @@ struct bor {
 };
 
 /// left ^ right.
-struct bxor {
-  static constexpr bool is_commutative = true;
+struct bxor : detail::neutral_zero {
   static constexpr char const* name = "bxor";
-  template <std::integral T>
-  static constexpr T identity() {
-    return T{};
-  }
   template <std::integral T>
   constexpr T operator()(T left, T right) const {
     return static_cast<T>(left ^ right);
@@ -58,7 +64,7 @@ struct bxor {
 };
 
 /// 1 where both are not zero. Its identity is neutral to truth values, as those of lor and lxor are.
-struct land {
+struct land : detail::truth_of_result {
   static constexpr bool is_commutative = true;
   static constexpr char const* name = "land";
   template <std::integral T>
@@ -69,45 +75,23 @@ struct land {
   constexpr T operator()(T left, T right) const {
     return static_cast<T>((left != T{}) & (right != T{}));
   }
-  template <std::integral T>
-  constexpr T finish(T value, int) const {
-    return static_cast<T>(value != T{});
-  }
 };
 
 /// 1 where any is not zero.
-struct lor {
-  static constexpr bool is_commutative = true;
+struct lor : detail::neutral_zero, detail::truth_of_result {
   static constexpr char const* name = "lor";
-  template <std::integral T>
-  static constexpr T identity() {
-    return T{};
-  }
   template <std::integral T>
   constexpr T operator()(T left, T right) const {
     return static_cast<T>((left != T{}) | (right != T{}));
   }
-  template <std::integral T>
-  constexpr T finish(T value, int) const {
-    return static_cast<T>(value != T{});
-  }
 };
 
 /// 1 where an odd number is not zero.
-struct lxor {
-  static constexpr bool is_commutative = true;
+struct lxor : detail::neutral_zero, detail::truth_of_result {
   static constexpr char const* name = "lxor";
-  template <std::integral T>
-  static constexpr T identity() {
-    return T{};
-  }
   template <std::integral T>
   constexpr T operator()(T left, T right) const {
     return static_cast<T>((left != T{}) != (right != T{}));
-  }
-  template <std::integral T>
-  constexpr T finish(T value, int) const {
-    return static_cast<T>(value != T{});
   }
 };
 
