@@ -330,14 +330,7 @@ TEST_CASE("ORD-04, SHM-03: two processes of four threads, each with a communicat
   processes::group ranks(2);
   for (int r : {0, 1}) {
     ranks.start([&, r]() -> cx::status {
-      std::vector<cx::status> ends(threads);
-      std::vector<std::thread> all;
-      for (int t = 0; t < threads; ++t)
-        all.emplace_back([&, t] { ends[static_cast<std::size_t>(t)] = one_thread(tables[static_cast<std::size_t>(t)].of(r), t); });
-      for (std::thread& t : all) t.join();
-      for (cx::status const& s : ends)
-        if (!s.ok()) return s;
-      return {};
+      return processes::by_threads(threads, [&](int t) { return one_thread(tables[static_cast<std::size_t>(t)].of(r), t); });
     });
   }
   ranks.wait();
@@ -349,7 +342,7 @@ TEST_CASE("FRK-03: processes that end without destroying, in any order, by a sta
   std::fflush(nullptr);  // a child that ends by exit would print what is pending here
   std::cout.flush();
   for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
-    for (int way = 0; way < 4; ++way) {
+    for (int way = 0; way < processes::ways_to_exit; ++way) {
       CAPTURE(std::string(provider));
       CAPTURE(way);
       auto table = cx::in_process_rendezvous::create(2);
@@ -371,21 +364,9 @@ TEST_CASE("FRK-03: processes that end without destroying, in any order, by a sta
         auto twin = comm->duplicate();
         std::vector<int> sum(1, r + 1);
         if (!twin || !twin->all_reduce(cx::in_place(sum), cx::sum{}) || sum[0] != 3) ::_exit(2);
-        static std::optional<cx::communicator<cx::libfabric_transport>> kept;
-        if (way == 1) {
-          if (r == 1) auto first = std::move(*comm);
-          auto second = std::move(*twin);
-        }
-        if (way == 2) kept.emplace(std::move(*twin));
-        if (way == 3) std::thread([] { std::exit(0); }).join();
-        std::exit(0);
+        processes::end(way, r == 1, *comm, *twin);
       }
-      for (::pid_t child : children) {
-        int state = 0;
-        ::waitpid(child, &state, 0);
-        CHECK(WIFEXITED(state));
-        CHECK(WEXITSTATUS(state) == 0);
-      }
+      CHECK(processes::all_ended_well(children));
     }
   }
   CHECK(processes::count_in("/dev/shm") == before);

@@ -282,14 +282,7 @@ TEST_CASE("ORD-04, SHM-03: two processes of eight threads, a communicator for ea
   processes::group ranks(2);
   for (int r = 0; r < 2; ++r) {
     ranks.start([&, r]() -> cx::status {
-      std::vector<cx::status> ends(threads);
-      std::vector<std::thread> all;
-      for (int t = 0; t < threads; ++t)
-        all.emplace_back([&, t] { ends[static_cast<std::size_t>(t)] = one_thread(tables[static_cast<std::size_t>(t)].of(r), t); });
-      for (std::thread& t : all) t.join();
-      for (cx::status const& s : ends)
-        if (!s.ok()) return s;
-      return {};
+      return processes::by_threads(threads, [&](int t) { return one_thread(tables[static_cast<std::size_t>(t)].of(r), t); });
     });
   }
   ranks.wait();

@@ -13,8 +13,12 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace processes {
@@ -76,6 +80,44 @@ class group {
   said* said_;
   std::vector<::pid_t> pids_;
 };
+
+/// f(thread) -> status in so many threads of this process: the first that failed.
+template <class F>
+collectx::status by_threads(int threads, F const& f) {
+  std::vector<collectx::status> ends(static_cast<std::size_t>(threads));
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t) all.emplace_back([&, t] { ends[static_cast<std::size_t>(t)] = f(t); });
+  for (std::thread& t : all) t.join();
+  for (collectx::status const& s : ends)
+    if (!s.ok()) return s;
+  return {};
+}
+
+/// Ways in which a process exits without destroying what it holds: as it is, in another order, by a static, in a thread. One more is
+/// without what is to be done at exit.
+inline constexpr int ways_to_exit = 4;
+template <class Comm>
+[[noreturn]] void end(int way, bool first_goes_first, Comm& first, Comm& second) {
+  if (way == ways_to_exit) ::_exit(0);
+  if (way == 1) {
+    if (first_goes_first) auto gone = std::move(first);
+    auto gone = std::move(second);
+  }
+  static std::optional<Comm> kept;
+  if (way == 2) kept.emplace(std::move(second));
+  if (way == 3) std::thread([] { std::exit(0); }).join();
+  std::exit(0);
+}
+/// Waits for them; whether all left by themselves, with 0.
+inline bool all_ended_well(std::vector<::pid_t> const& children) {
+  bool well = true;
+  for (::pid_t child : children) {
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    well = well && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+  }
+  return well;
+}
 
 inline std::vector<std::string> names_in(char const* folder) {
   std::vector<std::string> names;

@@ -447,7 +447,7 @@ TEST_CASE("LEK-03: foundings that fail half way leave no descriptor, and the nex
 
 TEST_CASE("FRK-03: processes that end without destroying, in any order, by a static, or by exit in a thread, all end well") {
   std::size_t const before = processes::count_in("/dev/shm");
-  for (int way = 0; way < 4; ++way) {
+  for (int way = 0; way <= processes::ways_to_exit; ++way) {
     CAPTURE(way);
     auto table = cx::in_process_rendezvous::create(3);
     REQUIRE(table.has_value());
@@ -461,29 +461,13 @@ TEST_CASE("FRK-03: processes that end without destroying, in any order, by a sta
         continue;
       }
       ::alarm(60);
-      using comm_type = cx::communicator<cx::shared_memory_transport>;
       auto comm = cx::shared_memory::join(table->of(r));
       if (!comm) ::_exit(1);
       auto child_group = comm->duplicate();
       if (!child_group || !sum_is(*child_group, 1, 3)) ::_exit(2);
-      if (way == 0) ::_exit(0);
-      if (way == 1) {
-        if (r == 1) auto first = std::move(*comm);
-        auto second = std::move(*child_group);
-      }
-      if (way == 2) {
-        static std::optional<comm_type> kept;
-        kept.emplace(std::move(*child_group));
-      }
-      if (way == 3) std::thread([] { std::exit(0); }).join();
-      std::exit(0);
+      processes::end(way, r == 1, *comm, *child_group);
     }
-    for (::pid_t child : children) {
-      int state = 0;
-      ::waitpid(child, &state, 0);
-      CHECK(WIFEXITED(state));
-      CHECK(WEXITSTATUS(state) == 0);
-    }
+    CHECK(processes::all_ended_well(children));
   }
   CHECK(processes::count_in("/dev/shm") == before);
 }
