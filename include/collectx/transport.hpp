@@ -43,8 +43,9 @@ concept SendChannel = requires(C& channel, std::size_t bytes, std::uint32_t tag)
   channel.commit(bytes, tag);
 };
 
-/// A sending end whose wire reads what is sent from where it lies. `commit_from(memory, bytes, tag)` stands for copying `memory` into the
-/// acquired slot and `commit(bytes, tag)`; the memory stays as it is until the transport's `borrows()` is false, or the group has failed.
+/// A sending end whose wire reads what is sent from where it lies (zero copy). `commit_from(memory, bytes, tag)` stands for copying
+/// `memory` into the acquired slot and `commit(bytes, tag)`; the memory stays as it is until the transport's `borrows()` is false, or the
+/// group has failed.
 template <class C>
 concept BorrowingChannel = SendChannel<C> && requires(C& channel, std::byte const* memory, std::size_t bytes, std::uint32_t tag) {
   channel.commit_from(memory, bytes, tag);
@@ -56,9 +57,9 @@ struct offer {
   std::uint64_t key = 0;
 };
 
-/// A sending end whose peer can copy what is sent straight from where it lies to where it belongs. `offers(memory, bytes, made)`: whether
-/// that is better than slots for so much; what it has made is then sent in place of the memory, which stays as it is until `taken()`: the
-/// peer has released all that was sent.
+/// A sending end whose peer can copy what is sent straight from where it lies to where it belongs: elsewhere called a rendezvous by read.
+/// `offers(memory, bytes, made)`: whether that is better than slots for so much; what it has made is then sent in place of the memory,
+/// which stays as it is until `taken()`: the peer has released all that was sent.
 template <class C>
 concept OfferingChannel = SendChannel<C> && requires(C& channel, std::byte const* memory, std::size_t bytes, offer& made) {
   { channel.offers(memory, bytes, made) } -> std::same_as<bool>;

@@ -113,12 +113,13 @@ class tcp_store_rendezvous {
   static result<tcp_store_rendezvous> lead(detail::store_place const& place, int size, nanoseconds patience, nanoseconds linger) noexcept {
     detail::descriptor own;
     result<std::unique_ptr<detail::store_server>> server = detail::store_server::start(place, size, patience, linger, own);
-    nanoseconds const until = detail::monotonic_now() + 2'000'000'000, each = 100'000'000 + ::getpid() % 100 * 1'000'000;
+    nanoseconds const until = detail::monotonic_now() + 2'000'000'000;
+    nanoseconds const a_while = 100'000'000 + ::getpid() % 100 * 1'000'000;
     while (!server) {
       if (server.error().native() != EADDRINUSE) return server.error();
       // If it is another rank 0 of this group, it shall hear of this one, and tell the others. Of two that begin to listen in one instant
       // the kernel may refuse both, so who meets nobody tries again, after a time of its own.
-      result<detail::store_client> other = detail::store_client::meet(place, 0, size, each);
+      result<detail::store_client> other = detail::store_client::meet(place, 0, size, a_while);
       if (!other && other.error().code() != errc::timeout) return other.error();
       if (detail::monotonic_now() > until) return server.error();
       server = detail::store_server::start(place, size, patience, linger, own);
