@@ -257,7 +257,7 @@ struct member {
   /// Carries one message. @pre nothing else is under way
   template <class Run>
   status carry(Run& run, call_options const& options) {
-    if (run.advance() == exec::progress::done && !exec::detail::borrows(transport)) return {};
+    if (run.advance() == exec::progress::done) return {};
     static constexpr call_record none{};
     status const s = exec::drive(run, transport, none, patience(options));
     if (s.ok())

@@ -44,11 +44,12 @@ concept SendChannel = requires(C& channel, std::size_t bytes, std::uint32_t tag)
 };
 
 /// A sending end whose wire reads what is sent from where it lies (zero copy). `commit_from(memory, bytes, tag)` stands for copying
-/// `memory` into the acquired slot and `commit(bytes, tag)`; the memory stays as it is until the transport's `borrows()` is false, or the
-/// group has failed.
+/// `memory` into the acquired slot and `commit(bytes, tag)`; the memory stays as it is while `borrows()`, or until the group has failed.
+/// What has lent some has not ended before.
 template <class C>
 concept BorrowingChannel = SendChannel<C> && requires(C& channel, std::byte const* memory, std::size_t bytes, std::uint32_t tag) {
   channel.commit_from(memory, bytes, tag);
+  { channel.borrows() } -> std::same_as<bool>;
 };
 
 /// Memory of one rank that another may copy from, as its wire needs to know it.
@@ -107,8 +108,6 @@ concept FetchingChannel = RecvChannel<C> && requires(C& channel, offer const& fr
 ///
 /// A transport may say `unsent()`: a rank that something sent has not left for yet, or -1. No call ends before that is -1: a rank that
 /// computes makes no progress, and others would wait for what it has sent.
-///
-/// A transport with a BorrowingChannel says `borrows()`: memory of a caller is still being read. No call that lent some ends before that.
 ///
 /// `static constexpr bool dear_messages = true` where a message costs system calls: then algorithms are chosen that send few.
 ///

@@ -280,6 +280,39 @@ TEST_CASE("memory of a call that has failed is its caller's again") {
   });
 }
 
+TEST_CASE("what a planned call has sent may be changed when test() says that it has ended, and not earlier has it said so") {
+  everywhere([](auto& comm) -> cx::status {
+    std::size_t const count = 400'000;
+    std::vector<std::int32_t> mine = numbers(count, comm.rank()), theirs(count);
+    if (cx::status s = comm.barrier(); !s) return s;
+    if (comm.rank() == 0) {
+      auto message = comm.plan_send(mine, 1);
+      if (cx::status s = message.start(); !s) return s;
+      for (bool ended = false; !ended;) {
+        cx::result<bool> now = message.test();
+        if (!now) return now.error();
+        ended = now.value();
+      }
+      std::fill(mine.begin(), mine.end(), -1);
+    } else if (comm.rank() == 1) {
+      cx::detail::nap(100'000'000);  // takes nothing off the network meanwhile
+      if (cx::status s = comm.recv(theirs, 0); !s) return s;
+      if (theirs != numbers(count, 0)) return wrong(1, "what was written after the end of the call has come");
+    }
+    auto sum = comm.plan_all_reduce(mine, theirs, cx::sum{}, cx::algo::direct{});
+    std::fill(mine.begin(), mine.end(), comm.rank() + 1);
+    if (comm.rank() == 2) cx::detail::nap(100'000'000);
+    if (cx::status s = sum.start(); !s) return s;
+    for (bool ended = false; !ended;) {
+      cx::result<bool> now = sum.test();
+      if (!now) return now.error();
+      ended = now.value();
+    }
+    std::fill(mine.begin(), mine.end(), -1);
+    return std::count(theirs.begin(), theirs.end(), 6) == static_cast<std::ptrdiff_t>(count) ? comm.barrier() : wrong(comm.rank(), "sum");
+  });
+}
+
 TEST_CASE("MEM-01: what is sent, and what is received, comes and goes at one address") {
   everywhere([](auto& comm) -> cx::status {
     std::size_t const count = std::size_t{1} << 16;

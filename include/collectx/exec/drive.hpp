@@ -49,15 +49,6 @@ int unsent(Tr& transport) noexcept {
     return -1;
 }
 
-/// Memory of a caller is still being read: its call has not ended.
-template <Transport Tr>
-bool borrows(Tr& transport) noexcept {
-  if constexpr (requires { transport.borrows(); })
-    return transport.borrows();
-  else
-    return false;
-}
-
 template <Transport Tr>
 [[gnu::noinline]] status not_taken(Tr& transport, int peer, call_record const& record, nanoseconds waited) {
   return transport.abort(status::failure(errc::timeout, peer, "timeout: rank %d waited %.3f s for rank %d to take what was sent in %.40s",

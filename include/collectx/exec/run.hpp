@@ -160,7 +160,18 @@ class run {
 
   bool fits() const { return geometry_.fits(); }
 
-  progress advance() { return geometry_.pieces() == 1 ? advance_in_order() : advance_strands(); }
+  progress advance() {
+    if constexpr (lends) {
+      if (!done_) {
+        progress const p = geometry_.pieces() == 1 ? advance_in_order() : advance_strands();
+        if (p != progress::done) return p;
+        done_ = true;
+      }
+      return has_its_memory_back() ? progress::done : progress::stuck;
+    } else {
+      return geometry_.pieces() == 1 ? advance_in_order() : advance_strands();
+    }
+  }
 
   // Where it is stuck or in conflict.
   int peer() const { return peer_; }
@@ -168,6 +179,7 @@ class run {
   int chunk() const { return bound_.content().operations[operation_].segments[0].run.first; }
 
  private:
+  static constexpr bool lends = BorrowingChannel<typename bound_plan<Tr>::sender>;
   // Up to this many bytes the cost of a call is that of getting there.
   static constexpr std::size_t small = 4096;
   // Above this many bytes results do not stay in cache, and reading them in to overwrite them is a third of all traffic.
@@ -250,7 +262,7 @@ class run {
 
   /// A message that is one stretch of memory needs no copy where the wire reads it there.
   bool sent_from_memory(operation const& o, int index) {
-    if constexpr (BorrowingChannel<typename bound_plan<Tr>::sender>) {
+    if constexpr (lends) {
       if (o.lends == lending::never || (o.lends == lending::out_of_place && in_place()) || out_[0].bytes <= small) return false;
       std::byte const *first = nullptr, *end = nullptr;
       bool whole = true;
@@ -263,9 +275,22 @@ class run {
         });
       if (!whole) return false;
       for (int i = 0; i < o.out.size(); ++i) bound_.to(index, i).commit_from(first, out_[i].bytes, memory_.tag);
-      return true;
+      return lent_ = true;
     }
     return false;
+  }
+  /// Else it is stuck where the wire still reads what was lent.
+  bool has_its_memory_back() {
+    for (int index = 0; lent_ && index < bound_.content().operations.size(); ++index) {
+      operation const& o = bound_.content().operations[index];
+      for (int i = 0; o.lends != lending::never && i < o.out.size(); ++i) {
+        if (!bound_.to(index, i).borrows()) continue;
+        operation_ = index;
+        peer_ = o.out[i].peer;
+        return false;
+      }
+    }
+    return true;
   }
   bool in_place() const {
     if (memory_.input == nullptr || memory_.output == nullptr) return false;
@@ -351,6 +376,7 @@ class run {
   T* scratch_ = nullptr;
   int operation_ = 0;
   int peer_ = -1;
+  bool done_ = false, lent_ = false;                                        // where the wire borrows
   typename bound_plan<Tr>::template flow<std::byte const*>* in_ = nullptr;  // of the operation at work
   typename bound_plan<Tr>::template flow<std::byte*>* out_ = nullptr;
 };

@@ -94,7 +94,8 @@ template <Transport Tr>
 
 }  // namespace detail
 
-/// The sending half. Done when all is in slots, whether or not the receiver has begun: a short message completes at once.
+/// The sending half. Done when all is in slots and the caller has its memory back, whether or not the receiver has begun: a short message
+/// completes at once.
 template <Transport Tr>
 class sending {
  public:
@@ -121,6 +122,8 @@ class sending {
       moved = true;
       done_ = at_ == letter_.bytes;
     }
+    if constexpr (BorrowingChannel<channel>)
+      if (channel_->borrows()) return moved ? progress::moved : progress::stuck;
     return progress::done;
   }
 

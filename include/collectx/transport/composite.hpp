@@ -41,6 +41,7 @@ class either_sender {
     std::memcpy(near_->try_acquire(bytes), memory, bytes);
     near_->commit(bytes, tag);
   }
+  bool borrows() const { return near_ == nullptr && far_->borrows(); }
 
  private:
   Near* near_ = nullptr;
@@ -112,7 +113,6 @@ class composite_transport {
   nanoseconds now() const noexcept { return state_->wide.now(); }
   void progress() noexcept { state_->wide.progress(); }
   int unsent() const noexcept { return state_->wide.unsent(); }
-  bool borrows() const noexcept { return state_->wide.borrows(); }
   status idle(int polls, int peer) noexcept {
     if (state_->inside && state_->wide.begins_to_wait(polls)) state_->inside->flush_credits();
     return state_->wide.idle(polls, peer);

@@ -109,8 +109,6 @@ class libfabric_transport {
   /// A rank that something sent has not left for yet, or -1: then nobody waits for this rank's next call.
   int unsent() const noexcept { return state_->port.unsettled == 0 ? -1 : state_->first_unsettled(); }
 
-  bool borrows() const noexcept { return state_->port.borrowing > 0; }
-
   status idle(int polls, int peer) noexcept {
     if (state_->orphan) return not_ours();
     if (begins_to_wait(polls)) state_->flush_credits();
