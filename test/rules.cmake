@@ -8,7 +8,7 @@
 #   floor 4  communicator nodes plan_cache pending tasks planned_call calls stream_calls split <- 0-3
 #   floor 5  launch, model/tuner                                       <- 0-4
 #   floor 6  collectx.hpp                                              <- 0-5, and reaches all of them
-#   annex    *.cuh, hostile, background_progress, libfabric, device/, exec/any_rank, exec/plan_image, transport/*fabric*, composite, socket_*, exchange, abort_watch, descriptor_mail, network, rendezvous/ beyond a host      <- included by name, by no .hpp
+#   annex    *.cuh, hostile, background_progress, libfabric, device/, exec/any_rank, exec/plan_image, transport/*fabric*, composite, socket_*, exchange, abort_watch, descriptor_mail, device_relay, network, rendezvous/ beyond a host      <- included by name, by no .hpp
 cmake_minimum_required(VERSION 3.25)
 
 set(below_0 floor0)
@@ -28,7 +28,7 @@ set(allowed_floor6 ${below_4} floor4 floor5)
 set(allowed_annex ${allowed_floor6} annex)
 
 function(place_of header result)
-  if(header MATCHES "\\.cuh$|^(hostile|background_progress|libfabric|device/[a-z_]+|exec/(any_rank|plan_image)|transport/(hostile|libfabric|fabric|fabric_[a-z]+|composite|socket_[a-z]+|exchange|abort_watch|descriptor_mail)|rendezvous/(pmix|mpi|tcp_store|environment|invitation|siphash|store_[a-z]+)|network)\\.hpp$")
+  if(header MATCHES "\\.cuh$|^(hostile|background_progress|libfabric|device/[a-z_]+|exec/(any_rank|plan_image)|transport/(hostile|libfabric|fabric|fabric_[a-z]+|composite|socket_[a-z]+|exchange|abort_watch|descriptor_mail|device_relay)|rendezvous/(pmix|mpi|tcp_store|environment|invitation|siphash|store_[a-z]+)|network)\\.hpp$")
     set(place annex)
   elseif(header MATCHES "^(config|status|chunk)\\.hpp$")
     set(place floor0)

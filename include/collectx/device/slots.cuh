@@ -181,6 +181,19 @@ void make_wires(layout const& l, std::byte* const* windows, int rank, std::byte*
       }
 }
 
+/// The same for channels that a relay carries to other hosts, in place of those by windows. `shared` and `slots`: where the device sees
+/// what it shares with the relay, and the relay's slots.
+template <class Atomics, class Relay>
+void make_relayed_wires(layout const& l, Relay& relay, std::byte* shared, std::byte* slots, wires<flagged<Atomics>> const& out) {
+  for (int block = 0; block < l.blocks; ++block)
+    for (int peer = 0; peer < l.ranks; ++peer)
+      for (int lane = 0; lane < l.lanes && relay.relays(peer); ++lane) {
+        std::size_t const at = l.channel(block, peer, lane);
+        out.senders[at] = ring_sender<Atomics>(relay.ring_to(block, peer, lane, shared, slots));
+        out.receivers[at] = ring_receiver<Atomics>(relay.ring_from(block, peer, lane, shared, slots));
+      }
+}
+
 }  // namespace device
 }  // namespace v0
 }  // namespace collectx

@@ -12,13 +12,14 @@ namespace collectx {
 inline namespace v0 {
 namespace device {
 
-/// Passed to every kernel by value. The arrays are in memory of the device; a call touches no memory of the host.
+/// Passed to every kernel by value. The arrays are in memory of the device, but for `told`.
 struct world {
   device::layout layout;
   int rank = 0;
   std::byte* const* windows = nullptr;  ///< of all ranks, as mapped here
   std::uint64_t* calls = nullptr;       ///< begun so far, one word per block: so a captured launch can be replayed
   report* reports = nullptr;            ///< one per block
+  std::uint64_t* told = nullptr;        ///< one word per block, for a host that tells other hosts whom a block waits for
   nanoseconds timeout = 300'000'000'000;
 
   COLLECTX_DEVICE std::uint64_t& word(int of_rank, std::size_t offset) const {
@@ -77,8 +78,9 @@ class telltale {
   COLLECTX_DEVICE void wait_for(int peer) {
     if (peer == told_.peer) return;
     told_.peer = peer;
-    Atomics::store_release(group_.word(group_.rank, group_.layout.waiting_word(block_.index())),
-                           told_.call << 16 | static_cast<std::uint64_t>(peer + 1));
+    std::uint64_t const said = told_.call << 16 | static_cast<std::uint64_t>(peer + 1);
+    Atomics::store_release(group_.word(group_.rank, group_.layout.waiting_word(block_.index())), said);
+    if (group_.told != nullptr) Atomics::store_release(group_.told[block_.index()], said);
   }
 
   /// Writes the report, if it is the first of this block, and, unless the group has been told already, ends the call on all ranks.

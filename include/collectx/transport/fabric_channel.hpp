@@ -71,6 +71,15 @@ class fabric_sender {
     commit(bytes, tag);
   }
 
+  /// Where message `number`'s payload lies, from its beginning to its return, for whoever writes it beforehand.
+  std::byte* place_of(std::uint64_t number) const noexcept {
+    return slot(static_cast<std::uint32_t>(number % slots())) + fabric_layout::head_room;
+  }
+  /// The peer has released message `number`, and the network does not read it any more. @pre sent, and at most slots() ago
+  bool returned(std::uint64_t number) const noexcept {
+    return static_cast<std::int32_t>(released_ - static_cast<std::uint32_t>(number)) > 0 && !tickets_[number % slots()].busy;
+  }
+
   bool borrows() const noexcept {
     bool any = false;
     for (std::uint32_t i = 0; port_->borrowing > 0 && tickets_ && i < slots(); ++i) any |= tickets_[i].borrowed != nullptr;
@@ -173,13 +182,19 @@ class fabric_receiver {
   /// What the opposite channel's sender tells the peer. It stays where it is.
   fabric_released& released() noexcept { return released_; }
 
-  message try_peek() noexcept {
-    if (arrived_ == released_.taken) return {};
-    std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
+  message try_peek() noexcept { return try_peek(0); }
+  /// The message that is so many behind the oldest not yet released. @pre ahead < slots
+  message try_peek(std::uint32_t ahead) noexcept {
+    std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots);
+    if (arrived_ - released_.taken <= ahead || closed_) return {};
+    std::uint32_t const at = index_ + ahead < slots ? index_ + ahead : index_ + ahead - slots;
+    std::byte const* const payload = place_of(at);
     fabric_head const head = fabric_head::before(payload);
-    if (head.sequence != released_.taken + 1 || closed_) return {};
+    if (head.sequence != released_.taken + 1 + ahead) return {};
     return {payload, head.bytes, head.tag};
   }
+  /// Where the payloads of messages lie that use slot `index`.
+  std::byte* place_of(std::uint64_t index) const noexcept { return ring_ + index * port_->layout.stride() + fabric_layout::head_room; }
 
   void release() noexcept {
     ++released_.taken;

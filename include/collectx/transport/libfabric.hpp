@@ -102,6 +102,13 @@ class libfabric_transport {
 
   /// Where channel_to gives a reference to, for who keeps it before it is used.
   sender* address_of_sender(int peer, int lane) noexcept { return &state_->senders[state_->channel(peer, lane)]; }
+  /// All slots, staging and receiving, of all channels; a channel's lie slot_stride() apart.
+  std::byte* memory() const noexcept { return state_->memory.address(); }
+  std::size_t memory_bytes() const noexcept { return state_->port.layout.bytes(); }
+  std::size_t slot_stride() const noexcept { return state_->port.layout.stride(); }
+  /// Takes in what others say, for who is in no call.
+  void look() noexcept { state_->board.look(); }
+  bool has_left(int rank) const noexcept { return state_->board.has_left(rank); }
   bool begins_to_wait(int polls) const noexcept { return state_->patience.begins_to_wait(state_->board, polls); }
 
   nanoseconds now() const noexcept { return detail::monotonic_now(); }

@@ -50,9 +50,10 @@ struct slot_ring {
 
   slot_line* lines = nullptr;         ///< slots of them
   std::uint64_t* released = nullptr;  ///< the receiver's counter, on a line of its own
-  std::byte* data = nullptr;          ///< slots areas, `slot_bytes + skew` apart, aligned to 64
+  std::byte* data = nullptr;          ///< slots areas, aligned to 64
   int slots = 0;
   std::size_t slot_bytes = 0;
+  std::size_t apart = stride(slot_bytes);  ///< from one area to the next
 
   static constexpr std::size_t stride(std::size_t slot_bytes) { return slot_bytes + skew; }
 };
@@ -68,7 +69,7 @@ class alignas(64) ring_sender {
       : lines_(ring.lines),
         data_(ring.data),
         released_word_(ring.released),
-        stride_(slot_ring::stride(ring.slot_bytes)),
+        stride_(ring.apart),
         sent_(start),
         released_(start),
         slots_(static_cast<std::uint32_t>(ring.slots)),
@@ -124,7 +125,7 @@ class alignas(64) ring_receiver {
       : lines_(ring.lines),
         data_(ring.data),
         released_word_(ring.released),
-        stride_(slot_ring::stride(ring.slot_bytes)),
+        stride_(ring.apart),
         taken_(start),
         published_(start),
         slots_(static_cast<std::uint32_t>(ring.slots)),

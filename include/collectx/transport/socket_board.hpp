@@ -132,6 +132,8 @@ class socket_board {
 
   bool lost(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) != presence::there; }
 
+  bool has_left(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) == presence::left; }
+
   bool died(int rank) const noexcept { return seats_.at(rank).is.load(std::memory_order_relaxed) == presence::dead; }
 
   /// Posts a value of this rank for the others; null takes it back.

@@ -80,9 +80,10 @@ std::string differs_from_host(block_group<Protocol>& group, task_on_blocks const
   return {};
 }
 
-/// Tasks of every algorithm, by one group of blocks each after the other, with what depends on threads drawn by the seed.
-template <class C, class T, class Protocol, class Op>
-void compare_with_host(int n, std::size_t rounds, Op const& op) {
+/// Tasks of every algorithm, by one group of blocks each after the other, with what depends on threads drawn by the seed. What
+/// furnish(group) gives is kept as long as the group.
+template <class C, class T, class Protocol, class Op, class Furnish>
+void compare_with_host(int n, std::size_t rounds, Op const& op, Furnish const& furnish) {
   selection chosen;
   chosen.automatic = false;
   chosen.keep_order_only = !cx::is_commutative_v<Op, T>;
@@ -101,6 +102,7 @@ void compare_with_host(int n, std::size_t rounds, Op const& op) {
   std::size_t const slot_bytes = slot_bytes_for<C>(n, all, sizeof(T), 256);
   l.slots = l.low_latency = {4, slot_bytes};
   block_group<Protocol> group(l);
+  [[maybe_unused]] auto const more = furnish(group);
   std::vector<std::vector<T>> const expected = results_on_host<C, T>(n, tasks, slot_bytes, op);
   for (std::size_t k = 0; k < tasks.size(); ++k) {
     std::string const wrong = differs_from_host<C, T>(group, tasks[k], expected[k], op);
@@ -108,6 +110,11 @@ void compare_with_host(int n, std::size_t rounds, Op const& op) {
                                   std::to_string(tasks[k].blocks) + " blocks of " + std::to_string(tasks[k].threads)));
     if (!wrong.empty()) return;  // the group is of no use any more
   }
+}
+
+template <class C, class T, class Protocol, class Op>
+void compare_with_host(int n, std::size_t rounds, Op const& op) {
+  compare_with_host<C, T, Protocol>(n, rounds, op, [](auto&) { return 0; });
 }
 
 }  // namespace support

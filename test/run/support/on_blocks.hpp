@@ -43,6 +43,7 @@ class block_group {
       m.senders.resize(l.channels());
       m.receivers.resize(l.channels());
       m.staging = std::make_unique<zeroed>(cx::device::staging_bytes<Protocol>(l));
+      m.windows = bases_;
       m.calls.resize(static_cast<std::size_t>(l.blocks));
       m.reports.resize(static_cast<std::size_t>(l.blocks));
       cx::device::make_wires<Protocol>(l, bases_.data(), r, m.staging->data(), wires(r));
@@ -55,12 +56,16 @@ class block_group {
     cx::device::world w;
     w.layout = layout_;
     w.rank = rank;
-    w.windows = bases_.data();
+    w.windows = at(rank).windows.data();
+    w.told = at(rank).told;
     w.calls = at(rank).calls.data();
     w.reports = at(rank).reports.data();
     w.timeout = timeout;
     return w;
   }
+  /// What rank `rank` sees as the window of `other`, and where it tells its host whom it waits for.
+  std::byte*& window_seen(int rank, int other) { return at(rank).windows[static_cast<std::size_t>(other)]; }
+  std::uint64_t*& told(int rank) { return at(rank).told; }
   std::vector<cx::device::report> const& reports(int rank) { return at(rank).reports; }
   std::uint64_t& calls(int rank, int block) { return at(rank).calls[static_cast<std::size_t>(block)]; }
   std::byte* window(int rank) const { return bases_[static_cast<std::size_t>(rank)]; }
@@ -82,6 +87,8 @@ class block_group {
     std::vector<typename Protocol::sender> senders;
     std::vector<typename Protocol::receiver> receivers;
     std::unique_ptr<zeroed> staging;
+    std::vector<std::byte*> windows;  // of all ranks, as this one sees them
+    std::uint64_t* told = nullptr;
     std::vector<std::uint64_t> calls;
     std::vector<cx::device::report> reports;
   };
