@@ -44,19 +44,17 @@ class cuda_ipc_transport : public shared_memory_transport {
     result<shared_memory_transport> base = shared_memory_transport::join(rendezvous, host_options(options));
     if (!base) return base.error();
     cuda_ipc_transport self(std::move(*base), options);
-    int device = options.device, devices = 0;
-    status s = detail::device_status(cudaGetDeviceCount(&devices), self.rank(), "asking for devices");
-    if (s.ok() && device == cuda_ipc_options::by_rank) device = self.rank() % devices;
-    if (s.ok() && device < 0) s = detail::device_status(cudaGetDevice(&device), self.rank(), "which device this thread uses");
-    if (!s) {
-      status const first = self.abort(s);
-      return s.code() == errc::not_supported ? s : first;  // without a GPU each rank says so itself, with the runtime's number
+    result<int> device = detail::chosen_device(options.device, self.rank());
+    if (!device) {
+      status const first = self.abort(device.error());
+      return device.error().code() == errc::not_supported ? device.error() : first;  // each says so itself, with the runtime's number
     }
-    result<device::layout> layout = lay_out(self.rank(), self.size(), options);
+    result<device::layout> layout = device::lay_out(self.rank(), self.size(), options);
     if (!layout) return self.abort(layout.error());
-    result<std::unique_ptr<detail::device_side>> side = detail::within_memory(self.rank(), [&] {
-      return detail::device_side::open(self, self.second_place(), device, *layout, options.stage, options.idle_mappings,
-                                       options.direct_bytes, *patience);
+    auto side = detail::within_memory(self.rank(), [&] {
+      auto const found = [&self](device::layout const&) { return result<detail::board>(self.second_place()); };
+      return detail::device_side<detail::board>::open(self, found, *device, *layout, options.stage, options.idle_mappings,
+                                                      options.direct_bytes, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
     self.side_ = std::move(*side);
@@ -81,7 +79,7 @@ class cuda_ipc_transport : public shared_memory_transport {
     return detail::lesser(shared_memory_transport::slots(), detail::lesser(l.slots.slots, l.low_latency.slots));
   }
   cuda_ipc_options options() const noexcept { return options_; }
-  detail::device_side& side() noexcept { return *side_; }
+  detail::device_side<detail::board>& side() noexcept { return *side_; }
 
   /// See DeviceTransport.
   template <class T, class Op>
@@ -116,24 +114,9 @@ class cuda_ipc_transport : public shared_memory_transport {
     host.join_timeout = options.join_timeout;
     return host;
   }
-  static result<device::layout> lay_out(int rank, int size, cuda_ipc_options const& options) noexcept {
-    auto const fits = [](device::slot_shape const& s) { return s.slots >= 1 && s.slots <= 1024 && s.bytes >= 64 && s.bytes % 64 == 0; };
-    if (options.blocks < 1 || options.blocks > 1024 || !fits(options.slots) || !fits(options.low_latency)) {
-      return status::failure(
-          errc::invalid_configuration, rank,
-          "rank %d: options blocks, slots and low_latency need 1 to 1024 blocks, 1 to 1024 slots, and multiples of 64 bytes", rank);
-    }
-    device::layout layout;
-    layout.ranks = size;
-    layout.blocks = options.blocks;
-    layout.lanes = options.lanes;
-    layout.slots = options.slots;
-    layout.low_latency = options.low_latency;
-    return layout;
-  }
 
   cuda_ipc_options options_;
-  std::unique_ptr<detail::device_side> side_;
+  std::unique_ptr<detail::device_side<detail::board>> side_;
 };
 
 static_assert(DeviceTransport<cuda_ipc_transport>);

@@ -104,6 +104,16 @@ struct device_context {
   }
 };
 
+/// The number of a rank's device: as given, or that of this thread (-1), or the rank's among those there are (-2).
+inline result<int> chosen_device(int wanted, int rank) noexcept {
+  int device = wanted, devices = 0;
+  status s = device_status(cudaGetDeviceCount(&devices), rank, "asking for devices");
+  if (s.ok() && device == -2) device = rank % devices;
+  if (s.ok() && device < 0) s = device_status(cudaGetDevice(&device), rank, "which device this thread uses");
+  if (!s) return s;
+  return device;
+}
+
 /// Makes a device the calling thread's, until it goes.
 class device_guard {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the ranks of one host give one another device memory: tickets over the host's channels, descriptors by mail, and nobody goes on
-/// before all have mapped everything.
+/// How ranks give device memory to those on their host: tickets over the host's channels, descriptors by mail, and nobody goes on before
+/// all have mapped everything.
 #pragma once
 
 #include "collectx/device/layout.hpp"
@@ -16,7 +16,38 @@
 
 namespace collectx {
 inline namespace v0 {
+
+namespace device {
+/// What a rank asks for, by options of this kind. Errors: invalid_configuration.
+template <class Options>
+result<layout> lay_out(int rank, int size, Options const& options) noexcept {
+  auto const fits = [](slot_shape const& s) { return s.slots >= 1 && s.slots <= 1024 && s.bytes >= 64 && s.bytes % 64 == 0; };
+  if (options.blocks < 1 || options.blocks > 1024 || !fits(options.slots) || !fits(options.low_latency)) {
+    return status::failure(
+        errc::invalid_configuration, rank,
+        "rank %d: options blocks, slots and low_latency need 1 to 1024 blocks, 1 to 1024 slots, and multiples of 64 bytes", rank);
+  }
+  layout wanted;
+  wanted.ranks = size;
+  wanted.blocks = options.blocks;
+  wanted.lanes = options.lanes;
+  wanted.slots = options.slots;
+  wanted.low_latency = options.low_latency;
+  return wanted;
+}
+}  // namespace device
+
 namespace detail {
+
+/// Whether another rank is on this host, so that it can be handed memory.
+template <Transport Wire>
+bool is_neighbour(Wire const& wire, int rank) noexcept {
+  if (rank == wire.rank()) return false;
+  if constexpr (requires { wire.node_of(rank); })
+    return wire.node_of(rank) == wire.node_of(wire.rank());
+  else
+    return true;
+}
 
 /// What each rank offered: a ticket, and the descriptors that belong to it.
 struct offers {
@@ -38,8 +69,8 @@ class device_meeting {
   device_meeting() = default;
 
   /// Opens this rank's mailbox and learns of the others'.
-  static result<device_meeting> open(segment_transport& wire, int device, device::layout const& wanted, std::size_t direct_bytes,
-                                     nanoseconds patience) {
+  template <Transport Wire>
+  static result<device_meeting> open(Wire& wire, int device, device::layout const& wanted, std::size_t direct_bytes, nanoseconds patience) {
     device_meeting self;
     seat mine;
     mine.wanted = wanted;
@@ -75,8 +106,9 @@ class device_meeting {
   }
   seat const& of(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)]; }
 
-  /// Gives `mine` to all ranks and gets theirs. Call `sequence` of the group.
-  result<offers> trade(segment_transport& wire, shared_memory_offer const& mine, std::uint64_t sequence, nanoseconds patience) {
+  /// Gives `mine` to all ranks of this host and gets theirs. Call `sequence` of the group.
+  template <Transport Wire>
+  result<offers> trade(Wire& wire, shared_memory_offer const& mine, std::uint64_t sequence, nanoseconds patience) {
     offers all;
     all.tickets.resize(seats_.size());
     all.parts.resize(seats_.size());
@@ -84,7 +116,7 @@ class device_meeting {
     if (status s = exchange(wire, mine.ticket, all.tickets, "offering device memory", sequence, patience); !s) return s;
     nanoseconds const deadline = monotonic_now() + patience;
     for (int r = 0; r < wire.size(); ++r) {
-      for (std::size_t i = 0; r != wire.rank() && i < mine.parts.size(); ++i) {
+      for (std::size_t i = 0; is_neighbour(wire, r) && i < mine.parts.size(); ++i) {
         if (status s = post(wire, r, mine.parts[i], i, all, deadline); !s) return s;
       }
     }
@@ -98,7 +130,8 @@ class device_meeting {
 
   /// Ends when all ranks have come here, so that nobody uses memory before all others have it too. `mine`: how mapping it has gone here; a
   /// failure of any rank is one of all.
-  status all_mapped(segment_transport& wire, status const& mine, std::uint64_t sequence, nanoseconds patience) {
+  template <Transport Wire>
+  status all_mapped(Wire& wire, status const& mine, std::uint64_t sequence, nanoseconds patience) {
     std::vector<char> all(seats_.size());
     if (status s = exchange(wire, static_cast<char>(mine.ok()), all, "mapping device memory", sequence, patience); !s) return s;
     if (!mine) return mine;
@@ -110,7 +143,8 @@ class device_meeting {
   }
 
  private:
-  status post(segment_transport& wire, int to, memory_part const& part, std::size_t index, offers& all, nanoseconds deadline) {
+  template <Transport Wire>
+  status post(Wire& wire, int to, memory_part const& part, std::size_t index, offers& all, nanoseconds deadline) {
     mail letter;
     letter.round = round_;
     letter.from = wire.rank();
@@ -124,7 +158,8 @@ class device_meeting {
     return {};
   }
 
-  status fetch(segment_transport& wire, offers& all) {
+  template <Transport Wire>
+  status fetch(Wire& wire, offers& all) {
     mail letter;
     descriptor file;
     while (mail_.take(letter, file)) {
@@ -139,15 +174,17 @@ class device_meeting {
     return {};
   }
 
-  static int missing(segment_transport const& wire, offers const& all) noexcept {
+  template <Transport Wire>
+  static int missing(Wire const& wire, offers const& all) noexcept {
     for (int r = 0; r < wire.size(); ++r) {
       std::size_t const i = static_cast<std::size_t>(r);
-      if (r != wire.rank() && all.parts[i].size() < all.tickets[i].parts) return r;
+      if (is_neighbour(wire, r) && all.parts[i].size() < all.tickets[i].parts) return r;
     }
     return -1;
   }
 
-  static status wait(segment_transport& wire, int polls, int peer, nanoseconds deadline) noexcept {
+  template <Transport Wire>
+  static status wait(Wire& wire, int polls, int peer, nanoseconds deadline) noexcept {
     if (status s = wire.idle(polls + 1, peer); !s) return s;
     if (monotonic_now() < deadline) return {};
     return wire.abort(

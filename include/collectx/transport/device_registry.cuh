@@ -52,7 +52,8 @@ class device_registry {
 
   /// Registers `bytes` from `at` on, as all ranks do at the same time with as many; `at` null: memory of the library's own. Calls
   /// `sequence` and the next of the group. The same on all ranks: a registration, or a failure that leaves the group as it was.
-  result<std::unique_ptr<registration>> enroll(segment_transport& wire, device_meeting& meeting, device_context const& context, int device,
+  template <Transport Wire>
+  result<std::unique_ptr<registration>> enroll(Wire& wire, device_meeting& meeting, device_context const& context, int device,
                                                cudaStream_t errand, std::byte* at, std::size_t bytes, std::uint64_t sequence,
                                                nanoseconds patience) {
     int const rank = wire.rank();

@@ -22,14 +22,17 @@ namespace collectx {
 inline namespace v0 {
 namespace detail {
 
+/// @tparam Place  what a rank's other threads know of its group: verdict(), abort(status), lost(rank), has_left(rank), from any thread
+template <class Place>
 class device_side {
  public:
   using word = std::uint64_t;
 
-  /// Everything that calls need later; all ranks of the group do this together.
-  static result<std::unique_ptr<device_side>> open(segment_transport& wire, board const& place, int device, device::layout const& layout,
-                                                   bool stage, std::size_t idle_mappings, std::size_t direct_bytes, nanoseconds patience) {
-    std::unique_ptr<device_side> self(new (std::nothrow) device_side(place, wire.rank(), wire.size(), device, layout, idle_mappings));
+  /// Everything that calls need later; all ranks of the group do this together. found(layout) -> result<Place>.
+  template <Transport Wire, class Found>
+  static result<std::unique_ptr<device_side>> open(Wire& wire, Found const& found, int device, device::layout const& layout, bool stage,
+                                                   std::size_t idle_mappings, std::size_t direct_bytes, nanoseconds patience) {
+    std::unique_ptr<device_side> self(new (std::nothrow) device_side(wire.rank(), wire.size(), device, layout, idle_mappings));
     if (self == nullptr) return wire.abort(status::failure(errc::out_of_memory, wire.rank(), "no memory for the device's half of a rank"));
     result<device_context> context = device_context::of(device, wire.rank());
     if (!context) return wire.abort(context.error());
@@ -50,6 +53,9 @@ class device_side {
                              stage, self->errand_, patience);
     if (!windows) return windows.error();
     self->windows_ = std::move(*windows);
+    result<Place> place = found(self->layout_);
+    if (!place) return place.error();
+    self->place_.emplace(std::move(*place));
     s = self->furnish();
     if (s.ok()) s = here.give_back();
     if (!s) return wire.abort(s);
@@ -69,7 +75,8 @@ class device_side {
   std::size_t mappings() noexcept { return registry_.mappings(); }
 
   /// See device_registry. Calls `sequence` and the next of the group.
-  result<std::unique_ptr<device_registry::registration>> enroll(segment_transport& wire, std::byte* at, std::size_t bytes, word sequence,
+  template <Transport Wire>
+  result<std::unique_ptr<device_registry::registration>> enroll(Wire& wire, std::byte* at, std::size_t bytes, word sequence,
                                                                 nanoseconds patience) {
     if (!windows_.apart()) return windows_.apart();
     device_guard const here(context_);
@@ -85,12 +92,13 @@ class device_side {
                  nanoseconds timeout) {
     device_guard here(context_);
     status s = here.held();
-    if (s.ok()) s = reachable(memory.input, what);
-    if (s.ok()) s = reachable(memory.output, what);
+    if (s.ok()) s = reachable(memory.input, what, rank_);
+    if (s.ok()) s = reachable(memory.output, what, rank_);
     if (!s) return s;
     std::size_t const bytes = memory.count * static_cast<std::size_t>(plan.form.blocks) * sizeof(T);
-    s = bytes <= low_latency_up_to ? enqueue_by<device::low_latency<>>(quick_, plan, what, identity, memory, op, stream, timeout, bytes)
-                                   : enqueue_by<device::flagged<>>(plain_, plan, what, identity, memory, op, stream, timeout, bytes);
+    s = bytes <= low_latency_up_to && !goes_elsewhere()
+            ? enqueue_by<device::low_latency<>>(quick_, plan, what, identity, memory, op, stream, timeout, bytes)
+            : enqueue_by<device::flagged<>>(plain_, plan, what, identity, memory, op, stream, timeout, bytes);
     return s.ok() ? here.give_back() : s;
   }
 
@@ -106,7 +114,7 @@ class device_side {
                         cudaStream_t stream, nanoseconds timeout) {
     device_guard here(context_);
     status s = here.held();
-    if (s.ok()) s = reachable(output, "all_reduce");
+    if (s.ok()) s = reachable(output, "all_reduce", rank_);
     cudaStreamCaptureStatus capture{};
     if (s.ok()) s = device_status(cudaStreamIsCapturing(stream, &capture), rank_, "whether a stream is captured");
     if (!s) return s;
@@ -130,12 +138,17 @@ class device_side {
     return s.ok() ? here.give_back() : s;
   }
 
+  /// What ends the group, from any thread.
+  status verdict() noexcept { return place_->verdict(); }
+  status end(status const& why) noexcept { return place_->abort(why); }
+
   /// What the calls on the device that have ended came to. From any thread.
   status outcome() noexcept {
-    if (status s = place_.verdict(); !s) return s;
+    if (status s = place_->verdict(); !s) return s;
     for (int b = 0; b < layout_.blocks; ++b) {
       device::report const& r = reports_.host()[b];
-      if (__atomic_load_n(&r.call, __ATOMIC_ACQUIRE) != 0) return place_.abort(device::describe(r, rank_, "a call on a stream"));
+      if (__atomic_load_n(&r.call, __ATOMIC_ACQUIRE) != 0)
+        return place_->abort(device::describe(with_end_of_waits(r), rank_, "a call on a stream"));
     }
     return {};
   }
@@ -157,7 +170,7 @@ class device_side {
   /// Waits for the calls that are on their way, and gives back what belongs to others.
   void retire() noexcept {
     device_guard const here(context_);
-    if (busy_) (void)cudaEventSynchronize(event_);
+    if (busy_) (void)(unmarked_ ? cudaDeviceSynchronize() : cudaEventSynchronize(event_));
     watch_.reset();
     if (errand_ != nullptr) (void)cudaStreamSynchronize(errand_);
     windows_.unmap();
@@ -166,7 +179,7 @@ class device_side {
   void linger() noexcept {
     nanoseconds const deadline = monotonic_now() + 1'000'000'000;
     for (int r = 0; r < size_; ++r)
-      while (r != rank_ && !place_.lost(r) && monotonic_now() < deadline) nap(200'000);
+      while (r != rank_ && !place_->lost(r) && monotonic_now() < deadline) nap(200'000);
   }
 
  private:
@@ -174,8 +187,21 @@ class device_side {
   static constexpr std::size_t one_shot_up_to = std::size_t{256} << 10;    // bytes that one rank reads of all others
   static constexpr std::size_t bytes_per_block = std::size_t{32} << 10;
 
-  device_side(board const& place, int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
-      : place_(place), rank_(rank), size_(size), device_(device), layout_(layout), registry_(idle_mappings) {}
+  device_side(int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
+      : rank_(rank), size_(size), device_(device), layout_(layout), registry_(idle_mappings) {}
+
+  static constexpr bool may_go_elsewhere = requires(Place & place) { place.relay(); };
+  bool goes_elsewhere() const noexcept {
+    if constexpr (may_go_elsewhere) return place_->goes_elsewhere();
+    return false;
+  }
+  /// Kernels follow waits to the edge of their host.
+  device::report with_end_of_waits(device::report r) {
+    if constexpr (may_go_elsewhere) {
+      if (r.verdict.culprit >= 0 && place_->relay().relays(r.verdict.culprit)) r.verdict.culprit = place_->relay().blame(r.verdict.culprit);
+    }
+    return r;
+  }
 
   /// Behind each window: what two_shot leaves there for the others. A share of the vector, and what rounding adds.
   std::size_t scratch_bytes() const noexcept {
@@ -184,7 +210,9 @@ class device_side {
 
   /// Private memory of the device: the windows' addresses, the counters of calls, and the ends of all channels.
   status furnish() {
-    std::vector<std::byte*> const windows = windows_.addresses(rank_);
+    std::byte* elsewhere = nullptr;
+    if constexpr (may_go_elsewhere) elsewhere = place_->window();
+    std::vector<std::byte*> const windows = windows_.addresses(rank_, size_, elsewhere);
     std::size_t const channels = layout_.channels(), blocks = static_cast<std::size_t>(layout_.blocks);
     std::size_t end = 0;
     auto const reserve = [&end](std::size_t bytes) { return std::exchange(end, end + (bytes + 127) / 128 * 128); };
@@ -206,13 +234,14 @@ class device_side {
       return of;
     };
     std::vector<std::byte*> scratch;
-    for (std::byte* window : windows) scratch.push_back(window + layout_.window_bytes());
+    for (std::byte* window : windows) scratch.push_back(window == elsewhere ? nullptr : window + layout_.window_bytes());
     std::memcpy(image.data() + windows_at, windows.data(), windows.size() * sizeof(std::byte*));
     std::memcpy(image.data() + scratch_at, scratch.data(), scratch.size() * sizeof(std::byte*));
     device::make_wires<device::flagged<>>(layout_, windows.data(), rank_, nullptr,
                                           wires(plain_, image.data(), plain_senders, plain_receivers));
     device::make_wires<device::low_latency<>>(layout_, windows.data(), rank_, there + staging,
                                               wires(quick_, image.data(), quick_senders, quick_receivers));
+    if constexpr (may_go_elsewhere) place_->connect(layout_, wires(plain_, image.data(), plain_senders, plain_receivers));
     plain_ = wires(plain_, there, plain_senders, plain_receivers);
     quick_ = wires(quick_, there, quick_senders, quick_receivers);
     status s = copy_now(there, image.data(), image.size(), errand_, rank_);
@@ -228,6 +257,7 @@ class device_side {
     token_ = reinterpret_cast<std::uint8_t*>(there + token_at);
     group_ = {layout_, rank_, reinterpret_cast<std::byte* const*>(there + windows_at), reinterpret_cast<word*>(there + calls_at),
               reports_.device()};
+    if constexpr (may_go_elsewhere) group_.told = place_->told(layout_);
     return s;
   }
 
@@ -235,27 +265,16 @@ class device_side {
   status look_after_peers() noexcept {
     nanoseconds const now = monotonic_now();
     for (int r = 0; r < size_; ++r) {
-      if (r == rank_ || !place_.lost(r)) continue;
-      bool const died = !place_.has_left(r);
+      if (r == rank_ || !place_->lost(r)) continue;
+      bool const died = !place_->has_left(r);
       if (first_lost_ == 0) first_lost_ = now;
       if (!died && now - first_lost_ < grace) continue;
-      return place_.abort(
+      return place_->abort(
           status::failure(errc::peer_lost, r, "rank %d %s, and the calls of its group on streams end", r, died ? "is dead" : "has left"));
     }
     return {};
   }
   static constexpr nanoseconds grace = 2'000'000'000;
-
-  status reachable(void const* at, char const* what) const noexcept {
-    if (at == nullptr) return {};
-    cudaPointerAttributes facts{};
-    if (status s = device_status(cudaPointerGetAttributes(&facts, at), rank_, "what kind of memory a buffer is in"); !s) return s;
-    if (facts.type != cudaMemoryTypeUnregistered) return {};
-    return status::failure(errc::invalid_argument, rank_,
-                           "rank %d: %.40s on a stream needs memory that the device reaches, and %p is none: pass "
-                           "device or pinned memory, or call it without a stream",
-                           rank_, what, at);
-  }
 
   template <class Protocol, class T, class Op>
   status enqueue_by(device::wires<Protocol> const& wires, exec::plan const& plan, char const* what, word identity,
@@ -318,7 +337,9 @@ class device_side {
     if (captured) return {};
     busy_ = true;
     last_stream_ = stream;
-    return device_status(cudaEventRecord(event_, stream), rank_, "marking the end of a call");
+    status const s = device_status(cudaEventRecord(event_, stream), rank_, "marking the end of a call");
+    unmarked_ = !s.ok();
+    return s;
   }
 
   /// A grid waits for grids of other devices, so all of it must be able to run at once. Asked once per kernel.
@@ -347,7 +368,7 @@ class device_side {
     return {};
   }
 
-  board place_;  // for the watch and for whoever asks; never for a call's own waits
+  std::optional<Place> place_;  // for the watch and for whoever asks; never for a call's own waits
   int rank_, size_, device_;
   device::layout layout_;
   device_context context_;
@@ -368,7 +389,7 @@ class device_side {
   image_store images_;
   std::vector<std::pair<void const*, std::size_t>> asked_;
   cudaStream_t last_stream_ = nullptr;
-  bool busy_ = false;
+  bool busy_ = false, unmarked_ = false;
   nanoseconds first_lost_ = 0;
   std::optional<abort_watch<device_side>> watch_;
 };

@@ -26,6 +26,18 @@ inline status copy_now(void* to, void const* from, std::size_t bytes, cudaStream
   return device_status(cudaStreamSynchronize(errand), rank, "copying to the device");
 }
 
+/// Whether a device can read and write what a call is given.
+inline status reachable(void const* at, char const* what, int rank) noexcept {
+  if (at == nullptr) return {};
+  cudaPointerAttributes facts{};
+  if (status s = device_status(cudaPointerGetAttributes(&facts, at), rank, "what kind of memory a buffer is in"); !s) return s;
+  if (facts.type != cudaMemoryTypeUnregistered) return {};
+  return status::failure(errc::invalid_argument, rank,
+                         "rank %d: %.40s on a stream needs memory that the device reaches, and %p is none: pass "
+                         "device or pinned memory, or call it without a stream",
+                         rank, what, at);
+}
+
 /// Device memory that is freed when it goes. A failure to free has nobody to hear of it.
 class device_allocation {
  public:
@@ -62,40 +74,53 @@ class device_allocation {
   std::byte* at_ = nullptr;
 };
 
-/// A file in memory that this process and its device have mapped.
-class pinned_mapping {
+/// Memory of the host that the device reaches as long as this lives.
+class pinned_range {
  public:
-  pinned_mapping() = default;
-  pinned_mapping(pinned_mapping&& other) noexcept
-      : memory_(std::move(other.memory_)), pinned_(std::exchange(other.pinned_, false)), at_(other.at_) {}
-  pinned_mapping& operator=(pinned_mapping&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    std::swap(pinned_, other.pinned_);
+  pinned_range() = default;
+  pinned_range(pinned_range&& other) noexcept : host_(std::exchange(other.host_, nullptr)), at_(other.at_) {}
+  pinned_range& operator=(pinned_range&& other) noexcept {
+    std::swap(host_, other.host_);
     std::swap(at_, other.at_);
     return *this;
   }
-  ~pinned_mapping() {
-    if (pinned_) (void)cudaHostUnregister(memory_.address());
+  ~pinned_range() {
+    if (host_ != nullptr) (void)cudaHostUnregister(host_);
   }
-  static result<pinned_mapping> of(int file, std::size_t bytes, int rank) {
-    result<mapping> memory = map_file(file, bytes);
-    if (!memory) return memory.error();
-    pinned_mapping p;
-    p.memory_ = std::move(*memory);
-    std::byte* const host = p.memory_.address();
+  static result<pinned_range> of(std::byte* host, std::size_t bytes, int rank) noexcept {
+    pinned_range p;
     if (status s = device_status(cudaHostRegister(host, bytes, cudaHostRegisterMapped), rank, "pinning memory of the host"); !s) return s;
-    p.pinned_ = true;
+    p.host_ = host;
     void* at = nullptr;
     if (status s = device_status(cudaHostGetDevicePointer(&at, host, 0), rank, "the device's address of host memory"); !s) return s;
     p.at_ = static_cast<std::byte*>(at);
-    return result<pinned_mapping>(std::move(p));
+    return result<pinned_range>(std::move(p));
   }
   std::byte* at() const noexcept { return at_; }
 
  private:
-  mapping memory_;
-  bool pinned_ = false;
+  std::byte* host_ = nullptr;
   std::byte* at_ = nullptr;
+};
+
+/// A file in memory that this process and its device have mapped.
+class pinned_mapping {
+ public:
+  static result<pinned_mapping> of(int file, std::size_t bytes, int rank) {
+    result<mapping> memory = map_file(file, bytes);
+    if (!memory) return memory.error();
+    result<pinned_range> range = pinned_range::of(memory->address(), bytes, rank);
+    if (!range) return range.error();
+    pinned_mapping p;
+    p.memory_ = std::move(*memory);
+    p.range_ = std::move(*range);
+    return result<pinned_mapping>(std::move(p));
+  }
+  std::byte* at() const noexcept { return range_.at(); }
+
+ private:
+  mapping memory_;
+  pinned_range range_;  // goes first
 };
 
 /// Pinned memory of the host that the device writes into.

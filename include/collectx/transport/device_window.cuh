@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The windows of a group: memory of each rank that all ranks have mapped. On the devices where these reach one another, else in pinned
-/// memory of the host, which every device reaches.
+/// The windows of a group: memory of each rank that all ranks on its host have mapped. On the devices where these reach one another, else
+/// in pinned memory of the host, which every device reaches.
 #pragma once
 
 #include "collectx/transport/device_meeting.cuh"
@@ -19,8 +19,9 @@ class device_windows {
   device_windows() = default;
 
   /// Opens the windows of all ranks, of `bytes` each, all zero. Returns on every rank when all have mapped all, or with the same failure.
-  static result<device_windows> open(segment_transport& wire, device_meeting& meeting, driver_calls const& driver, int device,
-                                     std::size_t bytes, bool stage, cudaStream_t errand, nanoseconds patience) {
+  template <Transport Wire>
+  static result<device_windows> open(Wire& wire, device_meeting& meeting, driver_calls const& driver, int device, std::size_t bytes,
+                                     bool stage, cudaStream_t errand, nanoseconds patience) {
     device_windows self;
     if (status s = self.look_around(wire, meeting, device, stage, patience); !s) return s;
     shared_memory_offer mine;
@@ -28,7 +29,8 @@ class device_windows {
     result<offers> all = meeting.trade(wire, mine, 0, patience);
     if (!all) return all.error();
     for (int r = 0; r < wire.size(); ++r) {
-      if (r == wire.rank()) continue;
+      if (!is_neighbour(wire, r)) continue;
+      self.peers_.push_back(r);
       if (status s = self.map(driver, *all, r, device, bytes, wire.rank()); !s) return wire.abort(self.whose_fault(wire, s, r));
     }
     if (status s = meeting.all_mapped(wire, {}, 0, patience); !s) return s;
@@ -38,12 +40,11 @@ class device_windows {
   bool staged() const noexcept { return staged_; }
   /// Which devices do not reach one another, as a failure that is the same on all ranks.
   status const& apart() const noexcept { return apart_; }
-  /// Addresses for this rank's device, in the order of ranks.
-  std::vector<std::byte*> addresses(int rank) const {
-    std::vector<std::byte*> all;
-    std::size_t const mine = static_cast<std::size_t>(rank), peers = staged_ ? pinned_.size() : mapped_.size();
-    for (std::size_t i = 0; i < peers; ++i) all.push_back(staged_ ? pinned_[i].at() : mapped_[i].at());
-    all.insert(all.begin() + static_cast<std::ptrdiff_t>(mine), own());
+  /// Addresses for this rank's device, in the order of ranks; `elsewhere` for those on other hosts.
+  std::vector<std::byte*> addresses(int rank, int size, std::byte* elsewhere) const {
+    std::vector<std::byte*> all(static_cast<std::size_t>(size), elsewhere);
+    all[static_cast<std::size_t>(rank)] = own();
+    for (std::size_t i = 0; i < peers_.size(); ++i) all[static_cast<std::size_t>(peers_[i])] = staged_ ? pinned_[i].at() : mapped_[i].at();
     return all;
   }
   std::byte* own() const noexcept { return staged_ ? own_pinned_.at() : own_.at(); }
@@ -55,12 +56,14 @@ class device_windows {
   }
 
  private:
-  /// Finds out whether each rank's device reaches each other's; the answer is the same on all.
-  status look_around(segment_transport& wire, device_meeting const& meeting, int device, bool stage, nanoseconds patience) {
+  /// Finds out whether devices reach one another; the answer is the same on all ranks.
+  template <Transport Wire>
+  status look_around(Wire& wire, device_meeting const& meeting, int device, bool stage, nanoseconds patience) {
     std::vector<int> out_of_reach(static_cast<std::size_t>(wire.size()));
     int const rank = wire.rank();
     int mine = stage ? wanted : none;
     for (int r = 0; r < wire.size() && mine == none; ++r) {
+      if (r != rank && !is_neighbour(wire, r)) continue;
       int there = -1, can = 1;
       // A device that this process does not see is tried: mapping is allowed where asking is not.
       cudaError_t const asked = cudaDeviceGetByPCIBusId(&there, meeting.of(r).bus);
@@ -75,6 +78,9 @@ class device_windows {
     }
     if (status s = exchange(wire, mine, out_of_reach, "comparing devices", 0, patience); !s) return s;
     for (int r = wire.size() - 1; r >= 0; --r) {
+      if constexpr (requires { wire.node_of(r); }) {
+        if (wire.node_of(r) != wire.node_of(0)) apart_ = hosts_apart(r);
+      }
       int const peer = out_of_reach[static_cast<std::size_t>(r)];
       staged_ = staged_ || peer != none;
       if (peer < 0) continue;
@@ -88,6 +94,12 @@ class device_windows {
     return {};
   }
   static constexpr int none = -1, wanted = -2;
+  static status hosts_apart(int rank) noexcept {
+    return status::failure(errc::not_supported, rank,
+                           "rank %d is on another host than rank 0, and registered buffers are for groups on one: call with buffers as "
+                           "they are",
+                           rank);
+  }
 
   status make(driver_calls const& driver, std::size_t bytes, cudaStream_t errand, int rank, shared_memory_offer& mine) {
     if (!staged_) {
@@ -125,7 +137,8 @@ class device_windows {
   }
 
   /// A mapping may fail where nobody could say so before, as between containers, or because its owner has died.
-  status whose_fault(segment_transport& wire, status const& why, int peer) const noexcept {
+  template <Transport Wire>
+  status whose_fault(Wire& wire, status const& why, int peer) const noexcept {
     // Who is being killed has lost its memory a moment before it is known to be dead.
     for (int looks = 0; looks < 100 && !wire.lost(peer); ++looks) nap(1'000'000);
     if (wire.lost(peer)) return status::failure(errc::peer_lost, peer, "rank %d died while rank %d mapped its memory", peer, wire.rank());
@@ -139,6 +152,7 @@ class device_windows {
   status apart_;
   device_allocation own_;
   pinned_mapping own_pinned_;
+  std::vector<int> peers_;  // whose windows those are that follow
   std::vector<mapped_memory> mapped_;
   std::vector<pinned_mapping> pinned_;
 };

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks own a device each and are on any hosts: those of one host by memory of their devices, as cuda_ipc does, and hosts by libfabric.
+/// Include it by name; needs nvcc, and link `collectx::cuda` and `collectx::libfabric`.
+///
+/// The host's half is a composite_transport: its channels carry calls without a stream. Between hosts kernels fill slots of pinned memory,
+/// from which a relay of this rank has the network send, over a second group of the same ranks.
+#pragma once
+
+#include "collectx/transport/composite.hpp"
+#include "collectx/transport/device_relay.hpp"
+#include "collectx/transport/device_side.cuh"
+
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace collectx {
+inline namespace v0 {
+
+struct cuda_composite_options {
+  composite_options host;  ///< calls without a stream; provider, link_timeout and join_timeout count for those on streams, too
+  int device = -1;         ///< its number; -1: that of the thread that joins; -2: rank modulo devices
+  bool stage = false;      ///< within a host through its memory, even where devices reach one another
+  int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two hosts
+  int lanes = 2;           ///< between two ranks within a block
+  device::slot_shape slots{4, std::size_t{64} << 10};
+  device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< where all ranks are on one host
+};
+
+namespace detail {
+
+/// What a device_side knows of its group where that is on several hosts.
+class device_elsewhere {
+ public:
+  /// All ranks do this together.
+  static result<device_elsewhere> open(composite_transport& wire, device::layout const& l, libfabric_options options) {
+    result<pinned_array<std::byte>> shared = pinned_array<std::byte>::of(device_relay::shared_bytes(l), wire.rank());
+    if (!shared) return wire.abort(shared.error());
+    std::vector<int> all(static_cast<std::size_t>(wire.size()));
+    std::iota(all.begin(), all.end(), 0);
+    board_rendezvous<composite_transport> meeting(wire, all, wire.rank(), "relay", false);
+    libfabric_options const wanted = device_relay::options_for(l);
+    options.lanes = wanted.lanes;
+    options.slots = wanted.slots;
+    options.slot_bytes = wanted.slot_bytes;
+    options.between_hosts = true;
+    result<libfabric_transport> network = libfabric_transport::join(meeting, options);
+    if (!network) return wire.abort(network.error());
+    device_elsewhere self;
+    std::vector<bool> relayed;
+    for (int r : all) {
+      relayed.push_back(r != wire.rank() && !is_neighbour(wire, r));
+      self.any_ = self.any_ || wire.node_of(r) != wire.node_of(0);
+    }
+    self.shared_ = std::move(*shared);
+    self.relay_ = std::make_unique<device_relay>(std::move(*network), l, std::move(relayed), self.shared_.host());
+    result<pinned_range> slots = pinned_range::of(self.relay_->slots(), self.relay_->slots_bytes(), wire.rank());
+    if (!slots) return wire.abort(slots.error());
+    self.slots_ = std::move(*slots);
+    return result<device_elsewhere>(std::move(self));
+  }
+
+  status verdict() noexcept { return relay_->verdict(); }
+  status abort(status const& why) noexcept { return relay_->abort(why); }
+  bool lost(int rank) noexcept { return relay_->lost(rank); }
+  bool has_left(int rank) const noexcept { return relay_->has_left(rank); }
+
+  device_relay& relay() noexcept { return *relay_; }
+  /// Whether the group is on more hosts than one; the same on all ranks.
+  bool goes_elsewhere() const noexcept { return any_; }
+  /// As the device sees them.
+  std::byte* window() const noexcept { return device_relay::window(shared_.device()); }
+  std::uint64_t* told(device::layout const& l) const noexcept { return device_relay::told(l, shared_.device()); }
+  void connect(device::layout const& l, device::wires<device::flagged<>> const& out) {
+    device::make_relayed_wires(l, *relay_, shared_.device(), slots_.at(), out);
+  }
+
+ private:
+  pinned_array<std::byte> shared_;
+  std::unique_ptr<device_relay> relay_;
+  pinned_range slots_;  // goes first: the memory is the relay's
+  bool any_ = false;
+};
+
+}  // namespace detail
+
+/// Models DeviceTransport.
+class cuda_composite_transport : public composite_transport {
+  using device_half = detail::device_side<detail::device_elsewhere>;
+
+ public:
+  using stream_type = cudaStream_t;
+
+  /// Joins the group that `rendezvous` is about; returns on every rank when all devices can be reached, or with a failure on all that came.
+  /// Errors: those of composite_transport::join; not_supported (native 35 or 100) where there is no GPU.
+  template <Rendezvous R>
+  static result<cuda_composite_transport> join(R& rendezvous, cuda_composite_options const& options = {}) noexcept {
+    result<nanoseconds> patience = detail::join_patience(options.host.join_timeout.count(), rendezvous.rank());
+    if (!patience) return patience.error();
+    result<composite_transport> base = composite_transport::join(rendezvous, options.host);
+    if (!base) return base.error();
+    cuda_composite_transport self(std::move(*base), options);
+    result<int> device = detail::chosen_device(options.device, self.rank());
+    if (!device) {
+      status const first = self.abort(device.error());
+      return device.error().code() == errc::not_supported ? device.error() : first;
+    }
+    result<device::layout> layout = device::lay_out(self.rank(), self.size(), options);
+    if (!layout) return self.abort(layout.error());
+    composite_transport& wire = self;
+    auto side = detail::within_memory(self.rank(), [&] {
+      auto const found = [&](device::layout const& l) { return detail::device_elsewhere::open(wire, l, wire.options().between); };
+      return device_half::open(wire, found, *device, *layout, options.stage, 0, 0, *patience);
+    });
+    if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
+    self.side_ = std::move(*side);
+    return result<cuda_composite_transport>(std::move(self));
+  }
+
+  cuda_composite_transport(cuda_composite_transport&& other) noexcept = default;
+  ~cuda_composite_transport() {
+    if (side_ == nullptr) return;
+    if (!mark_.here()) {  // a forked child has neither the device nor the threads
+      (void)side_.release();
+      return;
+    }
+    side_->retire();
+    wait_for_neighbours();
+  }
+
+  int slots() const noexcept { return detail::lesser(composite_transport::slots(), side_->layout().slots.slots); }
+  cuda_composite_options options() const noexcept { return options_; }
+
+  status idle(int polls, int peer) noexcept {
+    if (side_ != nullptr) {
+      if (status s = side_->verdict(); !s) return composite_transport::abort(s);
+    }
+    return composite_transport::idle(polls, peer);
+  }
+  status abort(status const& why) noexcept { return composite_transport::abort(side_ != nullptr ? side_->end(why) : why); }
+
+  /// See DeviceTransport.
+  template <class T, class Op>
+  status enqueue(exec::plan const& plan, char const* what, std::uint64_t identity, exec::buffers<T> const& memory, Op const& op,
+                 stream_type stream, nanoseconds timeout) noexcept {
+    return detail::within_memory(rank(), [&] { return side_->enqueue(plan, what, identity, memory, op, stream, timeout); });
+  }
+  using registration = detail::device_registry::registration;
+  result<std::unique_ptr<registration>> enroll(void* at, std::size_t bytes, std::uint64_t sequence, nanoseconds timeout) noexcept {
+    composite_transport& wire = *this;
+    auto made = detail::within_memory(rank(), [&] { return side_->enroll(wire, static_cast<std::byte*>(at), bytes, sequence, timeout); });
+    if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
+    return made;
+  }
+  bool reads_directly(std::size_t, std::size_t) const noexcept { return false; }
+  template <class T, class Op>
+  status enqueue_direct(registration const&, T*, std::size_t, char const*, Op const&, stream_type, nanoseconds) noexcept {
+    return status::failure(errc::not_supported, rank(), "rank %d: registered buffers are not read where they lie here", rank());
+  }
+  status look() noexcept {
+    if (status const s = composite_transport::verdict(); !s) return side_->end(s);
+    return side_->outcome();
+  }
+  std::uint8_t* device_token() noexcept { return side_->token(); }
+
+ private:
+  cuda_composite_transport(composite_transport&& base, cuda_composite_options const& options) noexcept
+      : composite_transport(std::move(base)), options_(options) {}
+
+  /// Until nobody has this rank's windows mapped any more, or for a second.
+  void wait_for_neighbours() noexcept {
+    char const yes = 1;
+    (void)post("unmapped", rendezvous_value(&yes, sizeof yes));  // where it fails the others wait out their second
+    nanoseconds const deadline = detail::monotonic_now() + 1'000'000'000;
+    rendezvous_value seen;
+    for (int r = 0; r < size(); ++r)
+      while (detail::is_neighbour(*this, r) && !posted(r, "unmapped", seen) && !lost(r) && detail::monotonic_now() < deadline)
+        detail::nap(200'000);
+  }
+
+  cuda_composite_options options_;
+  detail::fork_mark mark_ = detail::fork_mark::take();
+  std::unique_ptr<device_half> side_;
+};
+
+static_assert(DeviceTransport<cuda_composite_transport>);
+
+}  // namespace v0
+}  // namespace collectx
