@@ -138,7 +138,8 @@ class device_relay {
           moved = carry();
           peer = moved ? -1 : whom_kernels_wait_for();
           polls = peer < 0 ? 0 : polls + 1;
-          nanoseconds const now = polls == 0 && vain % 64 == 0 ? monotonic_now() : looked;
+          bool const may_look = polls == 0 && (vain % 64 == 0 || vain >= awake);
+          nanoseconds const now = may_look ? monotonic_now() : looked;
           if (peer >= 0 || now - looked > attention) {
             (void)wire_.idle(polls, peer < 0 ? wire_.rank() : peer);  // what it says, the verdict says again
             if (peer < 0) wire_.look(), looked = now;
@@ -149,7 +150,7 @@ class device_relay {
         }
       }
       vain = moved ? 0 : vain + 1;
-      if (vain > awake && peer < 0) nap(50'000), vain = awake / 64 * 64;
+      if (vain > awake && peer < 0) nap(50'000), vain = awake;
       if (vain > 256 || guests_.load(std::memory_order_relaxed) > 0) ::sched_yield();
     }
     std::lock_guard const held(lock_);
@@ -160,7 +161,10 @@ class device_relay {
   bool carry() noexcept {
     bool moved = false;
     wire_.progress();
-    for (channel& c : channels_) moved = send(c) || receive(c) || moved;
+    for (channel& c : channels_) {
+      if (send(c)) moved = true;
+      if (receive(c)) moved = true;
+    }
     if (!moved)
       for (channel& c : channels_) c.from->flush();
     idle_.store(!moved && wire_.unsent() < 0, std::memory_order_release);
