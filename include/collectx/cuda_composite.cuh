@@ -15,9 +15,7 @@ using options = cuda_composite_options;
 /// Joins the group that `rendezvous` is about. Errors: see cuda_composite_transport::join.
 template <class R>
 result<communicator<cuda_composite_transport>> join(R&& rendezvous, options const& chosen = {}) {
-  result<cuda_composite_transport> transport = cuda_composite_transport::join(rendezvous, chosen);
-  if (!transport) return transport.error();
-  return communicator<cuda_composite_transport>(std::move(*transport));
+  return detail::join_by<cuda_composite_transport>(rendezvous, chosen);
 }
 
 /// Runs f(communicator&) -> status on `size` ranks, each a forked process, and returns the first failure; a rank that dies is one.

@@ -15,9 +15,7 @@ using options = cuda_ipc_options;
 /// Joins the group that `rendezvous` is about. Errors: see cuda_ipc_transport::join.
 template <class R>
 result<communicator<cuda_ipc_transport>> join(R&& rendezvous, options const& chosen = {}) {
-  result<cuda_ipc_transport> transport = cuda_ipc_transport::join(rendezvous, chosen);
-  if (!transport) return transport.error();
-  return communicator<cuda_ipc_transport>(std::move(*transport));
+  return detail::join_by<cuda_ipc_transport>(rendezvous, chosen);
 }
 
 /// Runs f(communicator&) -> status on `size` ranks, each a forked process, and returns the first failure; a rank that dies is one.

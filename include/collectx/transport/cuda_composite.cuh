@@ -19,8 +19,10 @@ namespace collectx {
 inline namespace v0 {
 
 struct cuda_composite_options {
+  static constexpr int current = detail::current_device, by_rank = detail::device_by_rank;
+
   composite_options host;  ///< calls without a stream; provider, link_timeout and join_timeout count for those on streams, too
-  int device = -1;         ///< its number; -1: that of the thread that joins; -2: rank modulo devices
+  int device = current;    ///< its number; current: that of the thread that joins; by_rank: rank modulo devices
   bool stage = false;      ///< within a host through its memory, even where devices reach one another
   int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two hosts
   int lanes = 2;           ///< between two ranks within a block
@@ -101,17 +103,12 @@ class cuda_composite_transport : public composite_transport {
     result<composite_transport> base = composite_transport::join(rendezvous, options.host);
     if (!base) return base.error();
     cuda_composite_transport self(std::move(*base), options);
-    result<int> device = detail::chosen_device(options.device, self.rank());
-    if (!device) {
-      status const first = self.abort(device.error());
-      return device.error().code() == errc::not_supported ? device.error() : first;
-    }
-    result<device::layout> layout = device::lay_out(self.rank(), self.size(), options);
-    if (!layout) return self.abort(layout.error());
+    result<detail::device_wish> wish = detail::device_wish::of(self, options);
+    if (!wish) return wish.error();
     composite_transport& wire = self;
     auto side = detail::within_memory(self.rank(), [&] {
       auto const found = [&](device::layout const& l) { return detail::device_elsewhere::open(wire, l, wire.options().between); };
-      return device_half::open(wire, found, *device, *layout, options.stage, 0, 0, *patience);
+      return device_half::open(wire, found, wish->device, wish->layout, options.stage, 0, 0, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
     self.side_ = std::move(*side);

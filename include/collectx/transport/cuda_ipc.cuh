@@ -15,7 +15,7 @@ namespace collectx {
 inline namespace v0 {
 
 struct cuda_ipc_options {
-  static constexpr int current = -1, by_rank = -2;
+  static constexpr int current = detail::current_device, by_rank = detail::device_by_rank;
 
   int device = current;  ///< its number; current: that of the thread that joins; by_rank: rank modulo devices. Ranks may share one
   bool stage = false;    ///< through pinned memory of the host, even where devices reach one another
@@ -44,16 +44,11 @@ class cuda_ipc_transport : public shared_memory_transport {
     result<shared_memory_transport> base = shared_memory_transport::join(rendezvous, host_options(options));
     if (!base) return base.error();
     cuda_ipc_transport self(std::move(*base), options);
-    result<int> device = detail::chosen_device(options.device, self.rank());
-    if (!device) {
-      status const first = self.abort(device.error());
-      return device.error().code() == errc::not_supported ? device.error() : first;  // each says so itself, with the runtime's number
-    }
-    result<device::layout> layout = device::lay_out(self.rank(), self.size(), options);
-    if (!layout) return self.abort(layout.error());
+    result<detail::device_wish> wish = detail::device_wish::of(self, options);
+    if (!wish) return wish.error();
     auto side = detail::within_memory(self.rank(), [&] {
       auto const found = [&self](device::layout const&) { return result<detail::board>(self.second_place()); };
-      return detail::device_side<detail::board>::open(self, found, *device, *layout, options.stage, options.idle_mappings,
+      return detail::device_side<detail::board>::open(self, found, wish->device, wish->layout, options.stage, options.idle_mappings,
                                                       options.direct_bytes, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();

@@ -104,11 +104,14 @@ struct device_context {
   }
 };
 
-/// The number of a rank's device: as given, or that of this thread (-1), or the rank's among those there are (-2).
+/// In place of a device's number: that of the thread that asks, or the rank modulo devices.
+inline constexpr int current_device = -1, device_by_rank = -2;
+
+/// The number of a rank's device, which `wanted` gives or describes.
 inline result<int> chosen_device(int wanted, int rank) noexcept {
   int device = wanted, devices = 0;
   status s = device_status(cudaGetDeviceCount(&devices), rank, "asking for devices");
-  if (s.ok() && device == -2) device = rank % devices;
+  if (s.ok() && device == device_by_rank) device = rank % devices;
   if (s.ok() && device < 0) s = device_status(cudaGetDevice(&device), rank, "which device this thread uses");
   if (!s) return s;
   return device;

@@ -49,6 +49,25 @@ bool is_neighbour(Wire const& wire, int rank) noexcept {
     return true;
 }
 
+/// What a rank brings to the opening of its device's half.
+struct device_wish {
+  int device = 0;
+  device::layout layout;
+
+  /// Out of a transport's options. A failure has ended the group; without a GPU each rank says so itself, with the runtime's number.
+  template <Transport Wire, class Options>
+  static result<device_wish> of(Wire& wire, Options const& options) noexcept {
+    result<int> device = chosen_device(options.device, wire.rank());
+    if (!device) {
+      status const first = wire.abort(device.error());
+      return device.error().code() == errc::not_supported ? device.error() : first;
+    }
+    result<device::layout> layout = device::lay_out(wire.rank(), wire.size(), options);
+    if (!layout) return wire.abort(layout.error());
+    return device_wish{*device, *layout};
+  }
+};
+
 /// What each rank offered: a ticket, and the descriptors that belong to it.
 struct offers {
   std::vector<memory_ticket> tickets;
