@@ -210,19 +210,17 @@ int measure_all(perf::settings const& all, cx::environment_rendezvous& meeting) 
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool quiet = false;
   try {
     cx::result<cx::environment_rendezvous> meeting = meet();
     if (!meeting) throw std::runtime_error(meeting.error().what());
-    quiet = meeting->rank() != 0;  // what is wrong with the arguments is wrong on every rank
     std::optional<perf::settings> all = perf::parse(count, arguments, meeting->launched() ? meeting->size() : 0);
-    quiet = false;
     if (!all) return 0;
     all->rank = meeting->rank();
     return measure_all(*all, *meeting);
   } catch (std::exception const& e) {
+    // Said by every rank, even where all say the same: launchers end the others as soon as one has failed, rank 0 before it has spoken.
     std::fflush(stdout);
-    if (!quiet) std::fprintf(stderr, "collectx_perf: %s\n", e.what());
+    std::fprintf(stderr, "collectx_perf: %s\n", e.what());
     return 2;
   }
 }
