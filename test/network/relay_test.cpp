@@ -22,11 +22,15 @@ using block_group = support::block_group<flagged>;
 
 namespace {
 
+/// Where a rank's slots may lie: in memory that the network is given as a device's, or only in the host's.
+enum class place { unasked, none, device };
+
 /// The relays of a group of blocks whose ranks are on the hosts that `host_of` says.
 class relays {
  public:
-  relays(block_group& blocks, std::vector<int> const& host_of) : members_(host_of.size()) {
+  relays(block_group& blocks, std::vector<int> const& host_of, std::vector<place> const& places = {}) : members_(host_of.size()) {
     int const n = blocks.layout().ranks;
+    for (std::size_t r = 0; r < places.size(); ++r) members_[r].where = places[r];
     auto table = cx::in_process_rendezvous::create(n);
     REQUIRE(table.has_value());
     std::vector<std::thread> ranks;
@@ -44,7 +48,8 @@ class relays {
 
  private:
   struct member {
-    std::unique_ptr<support::zeroed> shared;
+    std::unique_ptr<support::zeroed> shared, device;
+    place where = place::unasked;
     std::unique_ptr<cx::detail::device_relay> relay;
     std::string why;
   };
@@ -55,7 +60,13 @@ class relays {
     cx::libfabric_options options = cx::detail::device_relay::options_for(l);
     options.between_hosts = true;
     auto mine = table.of(rank);
-    auto wire = cx::libfabric_transport::join(mine, options);
+    cx::detail::fabric_device_memory memory;
+    if (m.where == place::device) {
+      memory.bytes = cx::detail::device_relay::payload_bytes(l);
+      m.device = std::make_unique<support::zeroed>(memory.bytes);
+      memory.at = m.device->data();
+    }
+    auto wire = cx::libfabric_transport::join(mine, options, m.where == place::unasked ? nullptr : &memory);
     if (!wire) {
       m.why = wire.error().what();
       return;
@@ -64,6 +75,8 @@ class relays {
     for (int host : host_of) far.push_back(host != host_of[static_cast<std::size_t>(rank)]);
     m.shared = std::make_unique<support::zeroed>(cx::detail::device_relay::shared_bytes(l));
     std::byte* const shared = m.shared->data();
+    CHECK(wire->in_device_memory() == (m.where == place::device));
+    if (m.where == place::device) CHECK(wire->memory() == memory.at);
     m.relay = std::make_unique<cx::detail::device_relay>(std::move(*wire), l, far, shared);
     cx::device::make_relayed_wires(l, *m.relay, shared, m.relay->slots(), blocks.wires(rank));
     for (int r = 0; r < l.ranks; ++r)
@@ -102,9 +115,9 @@ namespace {
 /// Calls of every length, one after the other; results and inputs differ from place to place. Down a chain the root runs ahead for as long
 /// as it has credits.
 template <class C>
-void long_and_short() {
+void long_and_short(std::vector<place> const& places = {}) {
   block_group blocks(small(3));
-  relays const carried(blocks, {0, 1, 2});
+  relays const carried(blocks, {0, 1, 2}, places);
   auto const plans = support::plans_of(cx::schedule_of(cx::algo::ring{}, C{}), C{}, 3);
   for (std::size_t count : {std::size_t{100'000}, std::size_t{1}, std::size_t{12}, std::size_t{13}, std::size_t{50'001}}) {
     CAPTURE(count);
@@ -131,6 +144,23 @@ void long_and_short() {
 TEST_CASE("long calls on other hosts take many slots, and short ones after them find the rings as they were left") {
   long_and_short<cx::all_reduce>();
   long_and_short<cx::broadcast>();
+}
+
+TEST_CASE("payloads in memory of devices: of all ranks, of some, of none") {
+  for (std::vector<place> const& places : {std::vector(3, place::device), std::vector{place::device, place::none, place::device},
+                                           std::vector{place::none, place::device, place::none}, std::vector(3, place::none)}) {
+    long_and_short<cx::all_reduce>(places);
+    long_and_short<cx::broadcast>(places);
+  }
+}
+
+TEST_CASE("payloads in memory of devices: every collective and algorithm, bit for bit as on the host") {
+  std::vector<int> const hosts{0, 1, 0};
+  std::vector<place> const places(3, place::device);
+  support::for_each_collective([&]<class C>() {
+    support::compare_with_host<C, support::rough, flagged>(
+        3, rounds, support::add_rough{}, [&](block_group& blocks) { return std::make_unique<relays>(blocks, hosts, places); });
+  });
 }
 
 TEST_CASE("a kernel on another host that never comes: the others are late, and all hosts know for whom") {

@@ -2,8 +2,9 @@
 /// Between devices on different hosts: a thread that carries what a kernel has put into slots to the network, and what comes to where the
 /// kernel looks.
 ///
-/// The slots are those of the network's channels, in memory of the host that the device reaches: the kernel fills them and the network
-/// sends from them, and it reads where the network has written. What is carried is lines and credits. For the kernel a peer on another host
+/// The slots are those of the network's channels: the kernel fills them and the network sends from them, and it reads where the network has
+/// written. They lie in memory of the device where the network reaches that, or else in memory of the host that the device reaches; over
+/// slot_line::inline_bytes this thread touches no payload. What is carried is lines and credits. For the kernel a peer on another host
 /// is a ring like all others, so no plan and no kernel knows of it. Knows nothing of any device; include it by name.
 #pragma once
 
@@ -34,6 +35,11 @@ class device_relay {
     o.slots = l.slots.slots;
     o.slot_bytes = l.slots.bytes;
     return o;
+  }
+  /// Of the device's memory, where payloads are to lie there.
+  static std::size_t payload_bytes(device::layout const& l) noexcept {
+    libfabric_options const o = options_for(l);
+    return fabric_layout::of(l.ranks, o.lanes, o.slots, o.slot_bytes).bytes_apart();
   }
   /// Of memory that the device and this object share, all zero in the beginning.
   static std::size_t shared_bytes(device::layout const& l) noexcept { return lines(l, 2 * l.channels()); }
@@ -69,6 +75,7 @@ class device_relay {
   /// The memory of the slots, for the device to reach.
   std::byte* slots() const noexcept { return wire_.memory(); }
   std::size_t slots_bytes() const noexcept { return wire_.memory_bytes(); }
+  bool in_device_memory() const noexcept { return wire_.in_device_memory(); }
   /// What kernels take for the window of a relayed rank: the words of it that they may touch.
   static std::byte* window(std::byte* shared) noexcept { return shared; }
   /// Where they tell the host whom they wait for, a word per block.

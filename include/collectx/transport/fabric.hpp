@@ -32,12 +32,13 @@ struct fabric_provider {
   char const* name;
   bool by_address;  ///< bound to the address of one interface
   bool one_host;
-  bool fragile = false;  ///< may crash over what a dead peer has written half, as libfabric 1.17 does
-  bool copies = false;   ///< what is read and written is copied by the processes, in their own calls, and not behind their backs
+  bool fragile = false;          ///< may crash over what a dead peer has written half, as libfabric 1.17 does
+  bool copies = false;           ///< what is read and written is copied by the processes, in their own calls, and not behind their backs
+  bool reaches_devices = false;  ///< its hardware does, where it offers FI_HMEM; others that do so copy by calls of the device's runtime
 };
 inline constexpr fabric_provider fabric_providers[] = {
-    {"verbs;ofi_rxm", true, false},
-    {"efa", false, false},
+    {.name = "verbs;ofi_rxm", .by_address = true, .one_host = false, .reaches_devices = true},
+    {.name = "efa", .by_address = false, .one_host = false, .reaches_devices = true},
     {"psm3", false, false},
     {"psm2", false, false},
     {.name = "shm", .by_address = false, .one_host = true, .copies = true},
@@ -149,6 +150,16 @@ struct fabric_window {
   std::uint64_t key = 0;
 };
 
+/// Memory of a device, for payloads to lie in.
+struct fabric_device_memory {
+  std::byte* at = nullptr;  ///< none: this rank has none that a network could reach, others may
+  std::size_t bytes = 0;
+  ::fi_hmem_iface kind = FI_HMEM_SYSTEM;  ///< the host's own: every provider reaches it
+  int device = 0;
+  status (*make_visible)(void* context) = nullptr;  ///< lets the device see what the network has written; null: it does anyhow
+  void* context = nullptr;
+};
+
 class fabric_endpoint {
  public:
   /// What this library needs of a provider: to write into a peer's memory, with a number that arrives there when the data has.
@@ -168,6 +179,7 @@ class fabric_endpoint {
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    if ((capabilities & FI_HMEM) != 0) hints->domain_attr->mr_mode |= FI_MR_HMEM;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
@@ -192,8 +204,11 @@ class fabric_endpoint {
     return bits;
   }
 
-  status open(fabric_provider const& provider, socket_place const& here) noexcept {
-    info_ = find(provider, here);
+  /// @param for_devices  whether memory of devices is to be reached, if the provider does that
+  status open(fabric_provider const& provider, socket_place const& here, bool for_devices) noexcept {
+    if (for_devices && provider.reaches_devices) info_ = find(provider, here, needed | FI_HMEM);
+    reaches_devices_ = info_ != nullptr;
+    if (!info_) info_ = find(provider, here);
     if (!info_) return refusal(provider, here);
     ::fi_cq_attr completions{};
     completions.format = FI_CQ_FORMAT_DATA;
@@ -205,6 +220,11 @@ class fabric_endpoint {
     if (rc == 0) rc = ::fi_av_open(domain_.get(), &addresses, addresses_.out(), nullptr);
     if (rc == 0) rc = ::fi_cq_open(domain_.get(), &completions, completions_.out(), nullptr);
     if (rc == 0) rc = ::fi_endpoint(domain_.get(), info_.get(), endpoint_.out(), nullptr);
+    if (rc == 0 && reaches_devices_) {  // without detours; some have no other way, and not this option either
+      int const direct = FI_HMEM_P2P_REQUIRED;
+      int const answer = ::fi_setopt(endpoint_.id(), FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &direct, sizeof direct);
+      reaches_devices_ = answer == 0 || answer == -FI_ENOPROTOOPT;
+    }
     if (rc == 0) rc = ::fi_ep_bind(endpoint_.get(), addresses_.id(), 0);
     if (rc == 0) rc = ::fi_ep_bind(endpoint_.get(), completions_.id(), FI_TRANSMIT | FI_RECV);
     if (rc == 0) rc = ::fi_enable(endpoint_.get());
@@ -231,6 +251,13 @@ class fabric_endpoint {
     }
     window = window_on(memory, region);
     return {};
+  }
+  /// The same with a device's; false where the provider does not reach it.
+  bool share(fabric_device_memory const& memory, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
+    if (memory.at == nullptr || (memory.kind != FI_HMEM_SYSTEM && !reaches_devices_)) return false;
+    if (make_known(memory, FI_WRITE | FI_REMOTE_WRITE, region) != 0) return false;
+    window = window_on(memory.at, region);
+    return true;
   }
   /// Makes memory known that a peer may read.
   bool offer(void const* memory, std::size_t bytes, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
@@ -264,7 +291,22 @@ class fabric_endpoint {
     return {asks_for(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(memory) : 0, ::fi_mr_key(region.get())};
   }
   int make_known(void const* memory, std::size_t bytes, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
-    int rc = ::fi_mr_reg(domain_.get(), memory, bytes, access, 0, next_key_++, 0, region.out(), nullptr);
+    return make_usable(::fi_mr_reg(domain_.get(), memory, bytes, access, 0, next_key_++, 0, region.out(), nullptr), region);
+  }
+  int make_known(fabric_device_memory const& memory, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
+    ::iovec const place{memory.at, memory.bytes};
+    ::fi_mr_attr wanted{};
+    wanted.mr_iov = &place;
+    wanted.iov_count = 1;
+    wanted.access = access;
+    wanted.requested_key = next_key_++;
+    wanted.iface = memory.kind;
+    wanted.device.cuda = memory.device;
+    int const rc = make_usable(::fi_mr_regattr(domain_.get(), &wanted, 0, region.out()), region);
+    if (rc != 0) region = {};
+    return rc;
+  }
+  int make_usable(int rc, fabric_object<::fid_mr>& region) noexcept {
     if (rc != 0 || !asks_for(FI_MR_ENDPOINT)) return rc;
     rc = ::fi_mr_bind(region.get(), endpoint_.id(), 0);
     return rc != 0 ? rc : ::fi_mr_enable(region.get());
@@ -296,6 +338,7 @@ class fabric_endpoint {
   fabric_object<::fid_cq> completions_;
   fabric_object<::fid_ep> endpoint_;
   std::uint64_t next_key_ = 1;
+  bool reaches_devices_ = false;
 };
 
 }  // namespace detail

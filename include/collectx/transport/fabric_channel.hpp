@@ -22,38 +22,63 @@ struct fabric_released {
   std::uint32_t published = 0;
 };
 
+/// The slots of one channel at one of its ends.
+class fabric_ring {
+ public:
+  fabric_ring() = default;
+  static fabric_ring staging(fabric_port const& port, std::size_t channel) noexcept {
+    return {port, port.layout.staging(channel), port.layout.staging_apart(channel)};
+  }
+  static fabric_ring receiving(fabric_port const& port, std::size_t channel) noexcept {
+    return {port, port.layout.receiving(channel), port.layout.receiving_apart(channel)};
+  }
+
+  /// What lies in front of this place is the head, what lies behind it is a payload that travels with it.
+  std::byte* front(std::uint32_t slot) const noexcept { return fronts_ + front_offset(slot); }
+  std::size_t front_offset(std::uint32_t slot) const noexcept { return slot * front_stride_ + fabric_layout::head_room; }
+  std::byte* payload(std::uint32_t slot, bool apart) const noexcept { return apart ? payloads_ + slot * stride_ : front(slot); }
+
+ private:
+  fabric_ring(fabric_port const& port, std::size_t fronts, std::size_t payloads) noexcept
+      : fronts_(port.base + fronts),
+        payloads_(port.layout.apart ? port.base_apart + payloads : nullptr),
+        front_stride_(port.layout.front_stride()),
+        stride_(port.layout.stride()) {}
+
+  std::byte* fronts_ = nullptr;
+  std::byte* payloads_ = nullptr;
+  std::size_t front_stride_ = 0, stride_ = 0;
+};
+
 class fabric_sender {
  public:
   fabric_sender() = default;
-  /// `mine` is the channel's number here, `theirs` at the peer.
-  fabric_sender(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs, bool names_calls) noexcept
-      : port_(&port),
-        staging_(memory + port.layout.staging(mine)),
-        remote_(port.layout.receiving(theirs)),
-        number_(static_cast<std::uint32_t>(theirs)),
-        peer_(peer),
-        names_calls_(names_calls) {}
+  /// `mine` is the channel's number here, `theirs` at the peer. @pre the port's layout and memories are those that stay
+  fabric_sender(fabric_port& port, int peer, std::size_t mine, std::size_t theirs, bool names_calls) noexcept
+      : port_(&port), staging_(fabric_ring::staging(port, mine)), theirs_(theirs), peer_(peer), names_calls_(names_calls) {}
 
   /// Before its first use.
   void prepare() {
     if (tickets_ || port_ == nullptr) return;
-    tickets_ = std::make_unique<fabric_ticket[]>(slots());
-    for (std::uint32_t i = 0; i < slots(); ++i) {
+    std::uint32_t const count = port_->layout.apart ? 2 * slots() : slots();
+    tickets_ = std::make_unique<fabric_ticket[]>(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
       tickets_[i].port = port_;
       tickets_[i].peer = peer_;
       tickets_[i].what = fabric_ticket::message;
     }
   }
 
-  std::byte* try_acquire(std::size_t) noexcept {
-    if (closed_ || sent_ - released_ >= slots() || tickets_[index_].busy) return nullptr;
-    return slot(index_) + fabric_layout::head_room;
+  std::byte* try_acquire(std::size_t bytes) noexcept {
+    if (closed_ || sent_ - released_ >= slots() || busy(index_)) return nullptr;
+    return staging_.payload(index_, port_->layout.goes_apart(bytes));
   }
 
+  /// @pre where payloads lie apart, as many bytes as were asked for
   void commit(std::size_t bytes, std::uint32_t tag) noexcept {
     opposite_->published = opposite_->taken;
     fabric_head const head{sent_ + 1, static_cast<std::uint32_t>(bytes), tag, opposite_->taken};
-    std::byte* const front = slot(index_) + fabric_layout::head_room - sizeof head;
+    std::byte* const front = staging_.front(index_) - sizeof head;
     std::memcpy(front, &head, sizeof head);
     if (names_calls_) std::memcpy(front - sizeof port_->call, &port_->call, sizeof port_->call);
     tickets_[index_].busy = true;
@@ -67,17 +92,20 @@ class fabric_sender {
 
   /// The payload is read where it lies, if that is better than a copy, while it borrows().
   void commit_from(std::byte const* memory, std::size_t bytes, std::uint32_t tag) noexcept {
-    if (!port_->borrow(tickets_[index_], memory, bytes)) std::memcpy(slot(index_) + fabric_layout::head_room, memory, bytes);
+    if (!port_->borrow(tickets_[index_], memory, bytes))
+      std::memcpy(staging_.payload(index_, port_->layout.goes_apart(bytes)), memory, bytes);
     commit(bytes, tag);
   }
 
-  /// Where message `number`'s payload lies, from its beginning to its return, for whoever writes it beforehand.
+  /// Where message `number`'s payload lies, from its beginning to its return, for whoever writes it beforehand. Where payloads lie apart, a
+  /// short one is in the slot that try_acquire gives.
   std::byte* place_of(std::uint64_t number) const noexcept {
-    return slot(static_cast<std::uint32_t>(number % slots())) + fabric_layout::head_room;
+    return staging_.payload(static_cast<std::uint32_t>(number % slots()), port_->layout.apart);
   }
   /// The peer has released message `number`, and the network does not read it any more. @pre sent, and at most slots() ago
   bool returned(std::uint64_t number) const noexcept {
-    return static_cast<std::int32_t>(released_ - static_cast<std::uint32_t>(number)) > 0 && !tickets_[number % slots()].busy;
+    return static_cast<std::int32_t>(released_ - static_cast<std::uint32_t>(number)) > 0 &&
+           !busy(static_cast<std::uint32_t>(number % slots()));
   }
 
   bool borrows() const noexcept {
@@ -101,18 +129,19 @@ class fabric_sender {
 
   /// Hands to the network what it takes; false where something is left.
   bool post() noexcept {
-    while (posted_ != sent_) {
-      std::size_t const payload = posting_ * port_->layout.stride() + fabric_layout::head_room;
-      std::size_t const front = sizeof(fabric_head) + (names_calls_ ? sizeof(call_record) : 0), start = payload - front;
-      std::size_t const bytes = fabric_head::before(staging_ + payload).bytes;
+    for (; posted_ != sent_; ++posted_, posting_ = posting_ + 1 == slots() ? 0 : posting_ + 1) {
+      std::size_t const bytes = fabric_head::before(staging_.front(posting_)).bytes;
+      bool const apart = port_->layout.goes_apart(bytes);
+      if (apart && !post_payload(bytes)) return false;
       fabric_ticket& ticket = tickets_[posting_];
-      ssize_t const rc = ticket.borrowed != nullptr
-                             ? port_->write_borrowed(ticket, staging_ + start, front, bytes, remote_ + start, number_)
-                             : port_->write(ticket, staging_ + start, front + bytes, remote_ + start, number_);
+      std::size_t const front = sizeof(fabric_head) + (names_calls_ ? sizeof(call_record) : 0);
+      std::byte* const start = staging_.front(posting_) - front;
+      std::size_t const there = port_->layout.receiving(theirs_) + staging_.front_offset(posting_) - front;
+      ssize_t const rc = ticket.borrowed != nullptr ? port_->write_borrowed(ticket, start, front, bytes, there, number())
+                                                    : port_->write(ticket, start, front + (apart ? 0 : bytes), there, number());
       if (rc == -FI_EAGAIN) return false;
       if (rc != 0) port_->breaks(peer_, rc), ticket.settle();
-      ++posted_;
-      if (++posting_ == slots()) posting_ = 0;
+      halfway_ = false;
     }
     late_ = false;
     return true;
@@ -131,25 +160,39 @@ class fabric_sender {
   }
   int peer() const noexcept { return peer_; }
   bool unsettled() const noexcept {
-    bool busy = false;
-    for (std::uint32_t i = 0; tickets_ && i < slots(); ++i) busy |= tickets_[i].busy;
-    return busy;
+    bool any = false;
+    for (std::uint32_t i = 0; tickets_ && i < slots(); ++i) any |= busy(i);
+    return any;
   }
 
  private:
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(port_->layout.slots); }
-  std::byte* slot(std::uint32_t index) const noexcept { return staging_ + index * port_->layout.stride(); }
+  std::uint32_t number() const noexcept { return static_cast<std::uint32_t>(theirs_); }
+  /// Whether the network still reads from this slot.
+  bool busy(std::uint32_t index) const noexcept { return tickets_[index].busy || (port_->layout.apart && tickets_[slots() + index].busy); }
+  /// What lies apart goes first; false where the network does not take it now.
+  bool post_payload(std::size_t bytes) noexcept {
+    if (halfway_) return true;
+    fabric_ticket& ticket = tickets_[slots() + posting_];
+    std::size_t const there = port_->layout.receiving_apart(theirs_) + posting_ * port_->layout.stride();
+    ssize_t const rc = port_->write_apart(ticket, staging_.payload(posting_, true), bytes, there, number() * slots() + posting_);
+    if (rc == -FI_EAGAIN) return false;
+    if (rc != 0) port_->breaks(peer_, rc);
+    if (rc == 0) ticket.busy = true, ++port_->unsettled;
+    halfway_ = true;
+    return true;
+  }
 
   fabric_port* port_ = nullptr;
-  std::byte* staging_ = nullptr;
-  std::size_t remote_ = 0;
-  std::uint32_t number_ = 0;
+  fabric_ring staging_;
+  std::size_t theirs_ = 0;  // the channel's number at the peer
   int peer_ = -1;
   bool names_calls_ = true;
   std::uint32_t sent_ = 0, posted_ = 0, released_ = 0;  // modulo 2^32
   std::uint32_t index_ = 0, posting_ = 0;               // slots of `sent_` and `posted_`
   bool closed_ = false;
   bool late_ = false;
+  bool halfway_ = false;  // of the message that is posted next the payload, which lies apart, has been
   fabric_released* opposite_ = nullptr;
   fabric_object<::fid_mr> offered_;
   std::unique_ptr<fabric_ticket[]> tickets_;
@@ -158,13 +201,14 @@ class fabric_sender {
 class fabric_receiver {
  public:
   fabric_receiver() = default;
-  fabric_receiver(fabric_port& port, std::byte* memory, int peer, std::size_t mine, std::size_t theirs, fabric_sender& opposite) noexcept
+  fabric_receiver(fabric_port& port, int peer, std::size_t mine, std::size_t theirs, fabric_sender& opposite)
       : port_(&port),
-        ring_(memory + port.layout.receiving(mine)),
-        promise_(memory + port.layout.promises() + mine * sizeof(std::uint64_t)),
+        ring_(fabric_ring::receiving(port, mine)),
+        promise_(port.base + port.layout.promises() + mine * sizeof(std::uint64_t)),
         remote_(theirs * sizeof(std::uint64_t)),
         number_(static_cast<std::uint32_t>(theirs) | fabric_port::credit_flag),
         opposite_(&opposite) {
+    if (port.layout.apart) landed_ = std::make_unique<bool[]>(static_cast<std::size_t>(port.layout.slots));
     ticket_.port = fetching_.port = &port;
     ticket_.peer = fetching_.peer = peer;
     fetching_.what = fabric_ticket::fetched;
@@ -188,16 +232,17 @@ class fabric_receiver {
     std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots);
     if (arrived_ - released_.taken <= ahead || closed_) return {};
     std::uint32_t const at = index_ + ahead < slots ? index_ + ahead : index_ + ahead - slots;
-    std::byte const* const payload = place_of(at);
-    fabric_head const head = fabric_head::before(payload);
-    if (head.sequence != released_.taken + 1 + ahead) return {};
-    return {payload, head.bytes, head.tag};
+    fabric_head const head = fabric_head::before(ring_.front(at));
+    bool const apart = port_->layout.goes_apart(head.bytes);
+    if (head.sequence != released_.taken + 1 + ahead || (apart && !landed_[at])) return {};
+    return {ring_.payload(at, apart), head.bytes, head.tag};
   }
-  /// Where the payloads of messages lie that use slot `index`.
-  std::byte* place_of(std::uint64_t index) const noexcept { return ring_ + index * port_->layout.stride() + fabric_layout::head_room; }
+  /// Where the payloads of messages lie that use slot `index`; a short one where payloads lie apart is where try_peek says.
+  std::byte* place_of(std::uint64_t index) const noexcept { return ring_.payload(static_cast<std::uint32_t>(index), port_->layout.apart); }
 
   void release() noexcept {
     ++released_.taken;
+    if (landed_) landed_[index_] = false;
     if (++index_ == static_cast<std::uint32_t>(port_->layout.slots)) index_ = 0;
     if (released_.taken - released_.published >= batch()) flush();
   }
@@ -226,14 +271,15 @@ class fabric_receiver {
   void arrived() noexcept {
     ++arrived_;
     std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots), newest = index_ + (arrived_ - released_.taken) - 1;
-    fabric_head const head = fabric_head::before(ring_ + newest % slots * port_->layout.stride() + fabric_layout::head_room);
+    fabric_head const head = fabric_head::before(ring_.front(newest % slots));
     if (head.sequence == arrived_) opposite_->credit(head.released);
   }
+  /// The payload of a slot's message has come, which lies apart. @pre slot < slots
+  void landed(std::uint32_t slot) noexcept { landed_[slot] = port_->landed = true; }
   /// What the sender of the oldest message not yet released was doing. @pre there is one, and its sender names calls
   call_record call() const noexcept {
     call_record record;
-    std::byte const* const payload = ring_ + index_ * port_->layout.stride() + fabric_layout::head_room;
-    std::memcpy(&record, payload - sizeof(fabric_head) - sizeof record, sizeof record);
+    std::memcpy(&record, ring_.front(index_) - sizeof(fabric_head) - sizeof record, sizeof record);
     return record;
   }
   bool holds() const noexcept { return arrived_ != released_.taken; }
@@ -243,8 +289,9 @@ class fabric_receiver {
   std::uint32_t batch() const noexcept { return port_->layout.slots < 8 ? 1 : static_cast<std::uint32_t>(port_->layout.slots) / 4; }
 
   fabric_port* port_ = nullptr;
-  std::byte* ring_ = nullptr;
-  std::byte* promise_ = nullptr;  // the credit that is on its way
+  fabric_ring ring_;
+  std::unique_ptr<bool[]> landed_;  // by slot, where payloads lie apart
+  std::byte* promise_ = nullptr;    // the credit that is on its way
   std::size_t remote_ = 0;
   std::uint32_t number_ = 0;
   fabric_ticket ticket_, fetching_;

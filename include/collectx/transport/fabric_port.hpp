@@ -33,15 +33,32 @@ struct fabric_head {
 static_assert(sizeof(fabric_head) + sizeof(call_record) == 80);
 
 /// Where things lie in a rank's memory, all of which its peers may write: credits, receiving rings, staging rings, credits to be sent.
+///
+/// Payloads of over slot_line::inline_bytes may lie in a memory of their own, which the host need not reach: a device's. They travel by
+/// themselves then, so a message counts when both of its writes have come, in whatever order.
 struct fabric_layout {
   static constexpr std::size_t head_room = 128;  // a payload begins on a line of its own
 
   std::size_t channels = 0;  ///< of a rank with all others: peer * (lanes + 1) + lane
   int slots = 0;
   std::size_t slot_bytes = 0;
+  bool apart = false;  ///< long payloads lie in a memory of their own
 
-  std::size_t stride() const noexcept { return head_room + slot_ring::stride(slot_bytes); }
-  std::size_t ring() const noexcept { return static_cast<std::size_t>(slots) * stride(); }
+  static fabric_layout of(int ranks, int lanes, int slots, std::size_t slot_bytes) noexcept {
+    return {static_cast<std::size_t>(ranks) * (static_cast<std::size_t>(lanes) + 1), slots, slot_bytes, false};
+  }
+  bool goes_apart(std::size_t payload) const noexcept { return apart && payload > slot_line::inline_bytes; }
+  /// From one slot's head to the next one's, and from one payload to the next.
+  std::size_t front_stride() const noexcept { return head_room + (apart ? sizeof(slot_line) : slot_ring::stride(slot_bytes)); }
+  std::size_t stride() const noexcept { return apart ? slot_ring::stride(slot_bytes) : front_stride(); }
+  /// Of the memory of their own, where there is one: first what is received, then what is sent.
+  std::size_t receiving_apart(std::size_t channel) const noexcept {
+    return channel * static_cast<std::size_t>(slots) * slot_ring::stride(slot_bytes);
+  }
+  std::size_t staging_apart(std::size_t channel) const noexcept { return receiving_apart(channels + channel); }
+  std::size_t bytes_apart() const noexcept { return staging_apart(channels); }
+
+  std::size_t ring() const noexcept { return static_cast<std::size_t>(slots) * front_stride(); }
   std::size_t credits() const noexcept { return (channels * sizeof(std::uint64_t) + 4095) / 4096 * 4096; }
   std::size_t receiving(std::size_t channel) const noexcept { return credits() + channel * ring(); }
   std::size_t staging(std::size_t channel) const noexcept { return receiving(channels) + channel * ring(); }
@@ -73,12 +90,15 @@ class fabric_port {
  public:
   struct peer {
     ::fi_addr_t number = FI_ADDR_UNSPEC;
-    fabric_window window;
+    fabric_window window, apart;
   };
-  static constexpr std::uint32_t credit_flag = std::uint32_t{1} << 31;
+  // What the number says that arrives with a write: the channel, or for a payload that lies apart channel * slots + slot.
+  static constexpr std::uint32_t credit_flag = std::uint32_t{1} << 31, payload_flag = std::uint32_t{1} << 30;
 
   fabric_endpoint endpoint;
-  fabric_object<::fid_mr> region;
+  fabric_object<::fid_mr> region, region_apart;
+  std::byte* base = nullptr;        // of `region`, by the layout
+  std::byte* base_apart = nullptr;  // of `region_apart`
   fabric_layout layout;
   std::vector<peer> peers;
   call_record call;                               // what this rank is doing
@@ -89,6 +109,7 @@ class fabric_port {
   std::size_t worth_offering = ~std::size_t{0};   // from which on the receiver had better copy them itself
   std::vector<fabric_sender*> late;               // they have something that the network did not take
   std::vector<fabric_receiver*> in_debt;          // they have credits that the network did not take
+  bool landed = false;                            // payloads that lie apart have come
   bool sealed = false;                            // the endpoint is not touched any more
   int broken = -1;                                // a peer that cannot be written to
   int broken_by = 0;
@@ -105,7 +126,14 @@ class fabric_port {
     return ::fi_writedata(endpoint.endpoint(), from, bytes, descriptor(region), number, p.number, p.window.address + offset, p.window.key,
                           &ticket.context);
   }
-  /// The same, with the last `bytes` from the memory that the ticket has borrowed.
+  /// The same from and into the memories of payloads that lie apart.
+  ssize_t write_apart(fabric_ticket& ticket, std::byte const* from, std::size_t bytes, std::size_t offset, std::uint32_t number) noexcept {
+    if (sealed) return -FI_EAGAIN;
+    peer const& p = peers[static_cast<std::size_t>(ticket.peer)];
+    return ::fi_writedata(endpoint.endpoint(), from, bytes, descriptor(region_apart), number | payload_flag, p.number,
+                          p.apart.address + offset, p.apart.key, &ticket.context);
+  }
+  /// write(), with the last `bytes` from the memory that the ticket has borrowed.
   ssize_t write_borrowed(fabric_ticket& ticket, std::byte const* head, std::size_t head_bytes, std::size_t bytes, std::size_t offset,
                          std::uint32_t number) noexcept;
   /// Whether the caller's memory can be sent from where it is; if so, the ticket has it.
@@ -122,6 +150,7 @@ class fabric_port {
   void drain();
   void abandon() noexcept {
     region.abandon();
+    region_apart.abandon();
     endpoint.abandon();
   }
   void breaks(int to, ssize_t error) noexcept {

@@ -8,6 +8,7 @@
 #include "collectx/transport/fabric.hpp"
 #include "collectx/transport/fabric_channel.hpp"
 #include "collectx/transport/fabric_choice.hpp"
+#include "collectx/transport/fabric_memory.hpp"
 #include "collectx/transport/patience.hpp"
 #include "collectx/transport/segment.hpp"
 #include "collectx/transport/socket_board.hpp"
@@ -49,8 +50,10 @@ class libfabric_transport {
   /// Joins the group that `rendezvous` is about; returns on every rank when all have joined, or with a failure that names who never came
   /// or what differs. Slots, slot_bytes and lanes are the least that any rank asks for.
   /// Errors: timeout, invalid_configuration, invalid_argument, not_supported where no provider is offered on all ranks.
+  /// @param place  for payloads, of a device that a relay serves: then all ranks of the group give one
   template <Rendezvous R>
-  static result<libfabric_transport> join(R& rendezvous, libfabric_options const& options = {}) noexcept {
+  static result<libfabric_transport> join(R& rendezvous, libfabric_options const& options = {},
+                                          detail::fabric_device_memory const* place = nullptr) noexcept {
     int const rank = rendezvous.rank(), size = rendezvous.size();
     if (size < 1 || rank < 0 || rank >= size) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
@@ -73,7 +76,7 @@ class libfabric_transport {
     if (!mesh) return mesh.error();
     return detail::within_memory(rank, [&]() -> result<libfabric_transport> {
       auto made = std::make_unique<state>(std::move(*mesh), options);
-      status const s = detail::within_memory(rank, [&] { return made->found(deadline); });
+      status const s = detail::within_memory(rank, [&] { return made->found(place, deadline); });
       if (s.ok()) return libfabric_transport(std::move(made));
       return s.code() == errc::out_of_memory ? made->board.mesh().refuse(s) : s;
     });
@@ -102,9 +105,13 @@ class libfabric_transport {
 
   /// Where channel_to gives a reference to, for who keeps it before it is used.
   sender* address_of_sender(int peer, int lane) noexcept { return &state_->senders[state_->channel(peer, lane)]; }
-  /// All slots, staging and receiving, of all channels; a channel's lie slot_stride() apart.
-  std::byte* memory() const noexcept { return state_->memory.address(); }
-  std::size_t memory_bytes() const noexcept { return state_->port.layout.bytes(); }
+  /// The payloads of all slots, staging and receiving, of all channels; a channel's lie slot_stride() apart. Memory of the host, unless it
+  /// was a device's that join() was given, and the network reaches it.
+  std::byte* memory() const noexcept { return state_->port.layout.apart ? state_->port.base_apart : state_->port.base; }
+  std::size_t memory_bytes() const noexcept {
+    return state_->port.layout.apart ? state_->port.layout.bytes_apart() : state_->port.layout.bytes();
+  }
+  bool in_device_memory() const noexcept { return state_->memory.on_device(); }
   std::size_t slot_stride() const noexcept { return state_->port.layout.stride(); }
   /// Takes in what others say, for who is in no call.
   void look() noexcept { state_->board.look(); }
@@ -157,20 +164,14 @@ class libfabric_transport {
   }
 
  private:
-  /// What others need to write to it.
-  struct reach {
-    detail::fabric_address address;
-    detail::fabric_window window;
-  };
-
   struct state {
     detail::socket_board board;
     libfabric_options options;
     char provider[32] = {};
     std::vector<int> nodes;
-    detail::mapping memory;  // outlives the port, which has it registered
+    detail::fabric_memory memory;  // outlives the port, which has it registered
     detail::fabric_port port;
-    std::vector<reach> all;
+    std::vector<detail::fabric_reach> all;
     std::vector<sender> senders;
     std::vector<receiver> receivers;
     nanoseconds suspected = 0;
@@ -200,7 +201,7 @@ class libfabric_transport {
     }
 
     /// Everything between a mesh and a group.
-    status found(nanoseconds deadline) {
+    status found(detail::fabric_device_memory const* place, nanoseconds deadline) {
       detail::socket_mesh& mesh = board.mesh();
       for (int r = 0; r < mesh.size(); ++r) {
         options.slots = (std::min)(options.slots, static_cast<int>(mesh.said(r).slots));
@@ -212,13 +213,20 @@ class libfabric_transport {
       std::memcpy(provider, chosen.provider, sizeof provider);
       nodes = std::move(chosen.nodes);
       board.share_host(chosen.neighbours, chosen.cpus);
-      reach mine;
+      detail::fabric_reach mine;
+      if (status s = open(place, mine); !s) return mesh.refuse(s);
+      if (place != nullptr) {  // where one rank's payloads lie apart, all ranks' do
+        std::vector<int> on_devices;
+        if (status s = mesh.share(int{memory.on_device()}, on_devices, deadline); !s) return s;
+        port.layout.apart = std::find(on_devices.begin(), on_devices.end(), 1) != on_devices.end();
+      }
       if (status s = build(mine); !s) return mesh.refuse(s);
       if (status s = mesh.share(mine, all, deadline); !s) return s;
       for (int r = 0; r < mesh.size(); ++r) {
         if (r == mesh.rank()) continue;
         detail::fabric_port::peer& p = port.peers[static_cast<std::size_t>(r)];
         p.window = all[static_cast<std::size_t>(r)].window;
+        p.apart = all[static_cast<std::size_t>(r)].apart;
         if (status s = port.endpoint.learn(all[static_cast<std::size_t>(r)].address, p.number); !s) return mesh.refuse(s);
       }
       // A second round: from here on everybody may write to everybody.
@@ -229,40 +237,35 @@ class libfabric_transport {
       return s;
     }
 
-    status build(reach& mine) {
-      detail::fabric_layout& layout = port.layout;
-      layout.channels = channel(board.size(), 0);
-      layout.slots = options.slots;
-      layout.slot_bytes = options.slot_bytes;
-      if (options.memory != 0 && layout.bytes() > options.memory) {
-        return status::failure(errc::invalid_configuration, board.rank(),
-                               "option memory is %zu: rank %d needs %zu bytes; lower slots, slot_bytes or lanes", options.memory,
-                               board.rank(), layout.bytes());
+    /// The endpoint, and as much of the layout as no other rank has a say in.
+    status open(detail::fabric_device_memory const* place, detail::fabric_reach& mine) noexcept {
+      port.layout = detail::fabric_layout::of(board.size(), options.lanes, options.slots, options.slot_bytes);
+      if (board.size() == 1) return {};
+      detail::fabric_endpoint& e = port.endpoint;
+      detail::fabric_provider const chosen = detail::provider_named(provider);
+      if (status s = e.open(chosen, board.mesh().place(), place != nullptr); !s) return s;
+      fragile = chosen.fragile;
+      if (e.gathers() && place == nullptr) port.worth_borrowing = worth_borrowing;
+      if (chosen.copies) {
+        port.copied_at_once = e.info().tx_attr->inject_size;
+        port.worth_offering = worth_offering;
       }
-      result<detail::mapping> rings = detail::mapping::anonymous(layout.bytes());
-      if (!rings) return rings.error();
-      memory = std::move(*rings);
+      return place == nullptr ? status{} : memory.try_device(port, *place, board.rank(), mine);
+    }
+
+    status build(detail::fabric_reach& mine) {
       port.peers.resize(static_cast<std::size_t>(board.size()));
+      if (status s = memory.make(port, options.memory, board.rank(), mine); !s) return s;
       if (board.size() > 1) {
-        detail::fabric_endpoint& e = port.endpoint;
-        detail::fabric_provider const chosen = detail::provider_named(provider);
-        if (status s = e.open(chosen, board.mesh().place()); !s) return s;
-        fragile = chosen.fragile;
-        if (e.gathers()) port.worth_borrowing = worth_borrowing;
-        if (chosen.copies) {
-          port.copied_at_once = e.info().tx_attr->inject_size;
-          port.worth_offering = worth_offering;
-        }
-        if (status s = e.share(memory.address(), layout.bytes(), port.region, mine.window); !s) return s;
-        if (status s = e.name(mine.address); !s) return s;
+        if (status s = port.endpoint.name(mine.address); !s) return s;
       }
-      senders.resize(layout.channels);
-      receivers.resize(layout.channels);
+      senders.resize(port.layout.channels);
+      receivers.resize(port.layout.channels);
       for (int p = 0; p < board.size(); ++p) {
         for (int lane = 0; lane <= options.lanes && p != board.rank(); ++lane) {
           std::size_t const here = channel(p, lane), there = channel(board.rank(), lane);
-          senders[here] = sender(port, memory.address(), p, here, there, lane < options.lanes);
-          receivers[here] = receiver(port, memory.address(), p, here, there, senders[here]);
+          senders[here] = sender(port, p, here, there, lane < options.lanes);
+          receivers[here] = receiver(port, p, here, there, senders[here]);
           senders[here].oppose(receivers[here].released());
         }
       }
@@ -294,14 +297,21 @@ class libfabric_transport {
         }
         if (n < 16) break;
       }
+      if (std::exchange(port.landed, false))
+        if (status const s = memory.make_visible(); !s) static_cast<void>(board.abort(s));
       port.drain();
     }
 
     void arrive(std::uint32_t number) noexcept {
-      std::size_t const at = number & ~detail::fabric_port::credit_flag;
-      if (at >= senders.size()) return;
-      if ((number & detail::fabric_port::credit_flag) == 0) return receivers[at].arrived();
-      std::uint64_t& word = reinterpret_cast<std::uint64_t*>(memory.address())[at];
+      using detail::fabric_port;
+      bool const credit = (number & fabric_port::credit_flag) != 0, payload = (number & fabric_port::payload_flag) != 0;
+      std::uint32_t const of = number & ~(fabric_port::credit_flag | fabric_port::payload_flag);
+      std::uint32_t const slots = static_cast<std::uint32_t>(port.layout.slots);
+      std::size_t const at = payload ? of / slots : of;
+      if (at >= senders.size() || (payload && !port.layout.apart)) return;
+      if (payload) return receivers[at].landed(of % slots);
+      if (!credit) return receivers[at].arrived();
+      std::uint64_t& word = reinterpret_cast<std::uint64_t*>(port.base)[at];
       senders[at].credit(static_cast<std::uint32_t>(detail::shared_word(word).load(std::memory_order_acquire)));
     }
 

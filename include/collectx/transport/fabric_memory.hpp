@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank's channels over a network lie in: memory of the host, and for long payloads a device's, where the network reaches it.
+#pragma once
+
+#include "collectx/status.hpp"
+#include "collectx/transport/fabric.hpp"
+#include "collectx/transport/fabric_port.hpp"
+#include "collectx/transport/segment.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace collectx {
+inline namespace v0 {
+namespace detail {
+
+/// What others need to write to a rank.
+struct fabric_reach {
+  fabric_address address;
+  fabric_window window, apart;
+};
+
+class fabric_memory {
+ public:
+  /// Whether the network reaches the device's memory. @pre the port's layout is as it stays but for `apart`
+  status try_device(fabric_port& port, fabric_device_memory const& place, int rank, fabric_reach& mine) noexcept {
+    if (place.at != nullptr && place.bytes < port.layout.bytes_apart()) {
+      return status::failure(errc::invalid_argument, rank, "rank %d gives %zu bytes of its device for slots, and they need %zu", rank,
+                             place.bytes, port.layout.bytes_apart());
+    }
+    place_ = place;
+    on_device_ = port.endpoint.share(place_, port.region_apart, mine.apart);
+    return {};
+  }
+  bool on_device() const noexcept { return on_device_; }
+
+  /// Everything else. Of payloads that lie apart those of a rank without such a device are in memory of the host.
+  /// Errors: out_of_memory; invalid_configuration where it would be more than `limit` bytes of the host; 0: no bound.
+  status make(fabric_port& port, std::size_t limit, int rank, fabric_reach& mine) noexcept {
+    fabric_layout const& layout = port.layout;
+    std::size_t const apart = layout.apart && !on_device_ ? layout.bytes_apart() : 0, needed = layout.bytes() + apart;
+    if (limit != 0 && needed > limit) {
+      return status::failure(errc::invalid_configuration, rank,
+                             "option memory is %zu: rank %d needs %zu bytes; lower slots, slot_bytes or lanes", limit, rank, needed);
+    }
+    result<mapping> rings = mapping::anonymous(layout.bytes());
+    if (!rings) return rings.error();
+    rings_ = std::move(*rings);
+    port.base = rings_.address();
+    port.base_apart = place_.at;
+    bool const alone = port.peers.size() == 1;
+    if (apart > 0) {
+      result<mapping> payloads = mapping::anonymous(apart);
+      if (!payloads) return payloads.error();
+      payloads_ = std::move(*payloads);
+      port.base_apart = payloads_.address();
+      if (status s = alone ? status{} : port.endpoint.share(port.base_apart, apart, port.region_apart, mine.apart); !s) return s;
+    }
+    return alone ? status{} : port.endpoint.share(port.base, layout.bytes(), port.region, mine.window);
+  }
+
+  /// Lets the device see the payloads that have come.
+  status make_visible() const noexcept {
+    return on_device_ && place_.make_visible != nullptr ? place_.make_visible(place_.context) : status{};
+  }
+
+ private:
+  mapping rings_, payloads_;
+  fabric_device_memory place_;
+  bool on_device_ = false;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace collectx

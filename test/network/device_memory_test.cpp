@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile: -O0 everywhere
+// labels: threads
+/// Channels over a network whose payloads lie in memory of devices: the host's own plays its part.
+#include <collectx/rendezvous/in_process.hpp>
+#include <collectx/transport/libfabric.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "network/ready.hpp"
+
+namespace cx = collectx;
+
+namespace {
+
+constexpr int slots = 4, lanes = 2;
+constexpr std::size_t slot_bytes = 4096, inline_bytes = cx::slot_line::inline_bytes;
+
+struct device {
+  std::vector<std::byte> memory = std::vector<std::byte>(cx::detail::fabric_layout::of(2, lanes, slots, slot_bytes).bytes_apart());
+  int made_visible = 0;
+  cx::status answer;
+
+  static cx::status make_visible(void* context) {
+    device& self = *static_cast<device*>(context);
+    ++self.made_visible;
+    return self.answer;
+  }
+  cx::detail::fabric_device_memory place() {
+    cx::detail::fabric_device_memory p;
+    p.at = memory.data();
+    p.bytes = memory.size();
+    p.make_visible = make_visible;
+    p.context = this;
+    return p;
+  }
+};
+
+cx::libfabric_options over(char const* provider) {
+  cx::libfabric_options o;
+  o.slots = slots;
+  o.lanes = lanes;
+  o.slot_bytes = slot_bytes;
+  o.provider = provider;
+  return o;
+}
+
+/// f(transport&, device&, error text&) on two threads; what they say is empty where all is well.
+template <class F>
+std::vector<std::string> two_ranks(char const* provider, F f, std::size_t missing = 0) {
+  auto table = cx::in_process_rendezvous::create(2);
+  REQUIRE(table.has_value());
+  std::vector<std::string> said(2);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.emplace_back([&, r] {
+      device mine;
+      cx::detail::fabric_device_memory place = mine.place();
+      if (r == 1) place.bytes -= missing;
+      auto meeting = table->of(r);
+      auto wire = cx::libfabric_transport::join(meeting, over(provider), &place);
+      said[static_cast<std::size_t>(r)] = wire ? f(*wire, mine) : wire.error().what();
+    });
+  for (std::thread& rank : ranks) rank.join();
+  return said;
+}
+
+template <class Ready>
+cx::status wait(cx::libfabric_transport& wire, Ready ready) {
+  for (int polls = 0; !ready(); ++polls) {
+    wire.progress();
+    if (ready()) break;
+    if (cx::status s = wire.idle(polls, 1 - wire.rank()); !s) return s;
+  }
+  return {};
+}
+
+std::byte value(int rank, int lane, int number, std::size_t i) {
+  return static_cast<std::byte>((static_cast<std::size_t>(number * 7 + lane * 3 + rank) + i * 13) % 251);
+}
+std::size_t length(int number) {
+  constexpr std::size_t lengths[] = {0, slot_bytes, 1, inline_bytes + 1, inline_bytes, slot_bytes - 1, 100};
+  return lengths[number % 7];
+}
+
+/// Both send on every lane, and take what the other sends.
+std::string exchange(cx::libfabric_transport& wire, device& mine) {
+  int const peer = 1 - wire.rank();
+  bool long_ones = false;
+  for (int number = 0; number < 400; ++number)
+    for (int lane = 0; lane < lanes; ++lane) {
+      std::size_t const bytes = length(number);
+      auto& to = wire.channel_to(peer, lane);
+      std::byte* slot = nullptr;
+      if (cx::status s = wait(wire, [&] { return (slot = to.try_acquire(bytes)) != nullptr; }); !s) return s.what();
+      bool const in_device = slot >= mine.memory.data() && slot < mine.memory.data() + mine.memory.size();
+      if (in_device != (bytes > inline_bytes)) return "a payload of " + std::to_string(bytes) + " bytes lies in the wrong memory";
+      for (std::size_t i = 0; i < bytes; ++i) slot[i] = value(wire.rank(), lane, number, i);
+      to.commit(bytes, static_cast<std::uint32_t>(number));
+
+      auto& from = wire.channel_from(peer, lane);
+      cx::message got;
+      if (cx::status s = wait(wire, [&] { return (got = from.try_peek()).data != nullptr; }); !s) return s.what();
+      if (got.bytes != bytes || got.tag != static_cast<std::uint32_t>(number)) return "a message that was not sent";
+      long_ones = long_ones || bytes > inline_bytes;
+      if (long_ones && mine.made_visible == 0) return "a payload is handed out before the device sees it";
+      for (std::size_t i = 0; i < bytes; ++i)
+        if (got.data[i] != value(peer, lane, number, i)) return "a wrong byte in message " + std::to_string(number);
+      from.release();
+    }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("messages of all lengths by the memory of devices") {
+  for (char const* provider : {"net", "tcp;ofi_rxm", "shm"}) {
+    CAPTURE(provider);
+    for (std::string const& said : two_ranks(provider, exchange)) CHECK(said == "");
+  }
+}
+
+TEST_CASE("a device that cannot be made to see what has come ends the group") {
+  auto const said = two_ranks("net", [](cx::libfabric_transport& wire, device& mine) -> std::string {
+    if (wire.rank() == 1) mine.answer = cx::status::failure(cx::errc::system, 1, "the device of rank 1 is blind");
+    std::string const end = exchange(wire, mine);
+    cx::status heard = wire.verdict();
+    for (int polls = 0; heard.ok(); ++polls) wire.progress(), heard = wire.idle(polls, 1 - wire.rank());
+    return heard.what();
+  });
+  for (std::string const& s : said) CHECK(s == "collectx: the device of rank 1 is blind");
+}
+
+TEST_CASE("a rank whose device gives too little memory: nobody joins, and all hear which") {
+  auto const said = two_ranks("net", exchange, 1);
+  for (std::string const& s : said) CHECK(s.find("rank 1 gives ") != std::string::npos);
+}
+
+TEST_CASE("head and payload may come in any order, and those of several messages mixed") {
+  cx::detail::fabric_port port;
+  port.sealed = true;  // there is no network
+  port.layout = cx::detail::fabric_layout::of(1, 1, slots, slot_bytes);
+  port.layout.apart = true;
+  std::vector<std::byte> memory(port.layout.bytes()), payloads(port.layout.bytes_apart());
+  port.base = memory.data();
+  port.base_apart = payloads.data();
+  cx::detail::fabric_sender to(port, 0, 0, 0, false);
+  cx::detail::fabric_receiver from(port, 0, 0, 0, to);
+  auto const ring = cx::detail::fabric_ring::receiving(port, 0);
+  auto const head = [&](std::uint32_t number, std::uint32_t bytes) {
+    cx::detail::fabric_head const h{number + 1, bytes, number, 0};
+    std::memcpy(ring.front(number % slots) - sizeof h, &h, sizeof h);
+    from.arrived();
+  };
+  std::uint32_t const bytes = 100, few = 20;
+  for (std::uint32_t lap = 0; lap < 3; ++lap) {
+    std::uint32_t const first = lap * 4;
+    head(first + 1, few);  // overtakes
+    CHECK(from.try_peek().data == nullptr);
+    from.landed((first + 2) % slots);
+    head(first, bytes);
+    CHECK(from.try_peek().data == nullptr);
+    from.landed(first % slots);
+    REQUIRE(from.try_peek().data == ring.payload(first % slots, true));
+    REQUIRE(from.try_peek(1).data == ring.front((first + 1) % slots));
+    CHECK(from.try_peek(2).data == nullptr);
+    head(first + 2, bytes);
+    REQUIRE(from.try_peek(2).data == ring.payload((first + 2) % slots, true));
+    head(first + 3, bytes);
+    CHECK(from.try_peek(3).data == nullptr);
+    from.landed((first + 3) % slots);
+    REQUIRE(from.try_peek(3).bytes == bytes);
+    for (int i = 0; i < slots; ++i) from.release();
+  }
+}
