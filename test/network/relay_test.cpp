@@ -52,6 +52,12 @@ class relays {
     place where = place::unasked;
     std::unique_ptr<cx::detail::device_relay> relay;
     std::string why;
+
+    static cx::result<std::byte*> allocate(void* context, std::size_t bytes) {
+      member& self = *static_cast<member*>(context);
+      self.device = std::make_unique<support::zeroed>(bytes);
+      return self.device->data();
+    }
   };
 
   void join(block_group& blocks, std::vector<int> const& host_of, cx::in_process_rendezvous& table, int rank) {
@@ -60,13 +66,10 @@ class relays {
     cx::libfabric_options options = cx::detail::device_relay::options_for(l);
     options.between_hosts = true;
     auto mine = table.of(rank);
-    cx::detail::fabric_device_memory memory;
-    if (m.where == place::device) {
-      memory.bytes = cx::detail::device_relay::payload_bytes(l);
-      m.device = std::make_unique<support::zeroed>(memory.bytes);
-      memory.at = m.device->data();
-    }
-    auto wire = cx::libfabric_transport::join(mine, options, m.where == place::unasked ? nullptr : &memory);
+    cx::detail::fabric_device device;
+    if (m.where == place::device) device.allocate = m.allocate;
+    device.context = &m;
+    auto wire = cx::libfabric_transport::join(mine, options, m.where == place::unasked ? nullptr : &device);
     if (!wire) {
       m.why = wire.error().what();
       return;
@@ -76,7 +79,7 @@ class relays {
     m.shared = std::make_unique<support::zeroed>(cx::detail::device_relay::shared_bytes(l));
     std::byte* const shared = m.shared->data();
     CHECK(wire->in_device_memory() == (m.where == place::device));
-    if (m.where == place::device) CHECK(wire->memory() == memory.at);
+    if (m.where == place::device) CHECK(wire->memory() == m.device->data());
     m.relay = std::make_unique<cx::detail::device_relay>(std::move(*wire), l, far, shared);
     cx::device::make_relayed_wires(l, *m.relay, shared, m.relay->slots(), blocks.wires(rank));
     for (int r = 0; r < l.ranks; ++r)

@@ -2,13 +2,15 @@
 /// Ranks own a device each and are on any hosts: those of one host by memory of their devices, as cuda_ipc does, and hosts by libfabric.
 /// Include it by name; needs nvcc, and link `collectx::cuda` and `collectx::libfabric`.
 ///
-/// The host's half is a composite_transport: its channels carry calls without a stream. Between hosts kernels fill slots of pinned memory,
-/// from which a relay of this rank has the network send, over a second group of the same ranks.
+/// The host's half is a composite_transport: its channels carry calls without a stream. Between hosts kernels fill slots, from which a
+/// relay of this rank has the network send, over a second group of the same ranks. The slots are memory of the device where the provider
+/// reaches it (FI_HMEM, GPUDirect RDMA), else pinned memory of the host.
 #pragma once
 
 #include "collectx/transport/composite.hpp"
 #include "collectx/transport/device_relay.hpp"
 #include "collectx/transport/device_side.cuh"
+#include "collectx/transport/rdma_memory.cuh"
 
 #include <memory>
 #include <numeric>
@@ -24,6 +26,7 @@ struct cuda_composite_options {
   composite_options host;  ///< calls without a stream; provider, link_timeout and join_timeout count for those on streams, too
   int device = current;    ///< its number; current: that of the thread that joins; by_rank: rank modulo devices
   bool stage = false;      ///< within a host through its memory, even where devices reach one another
+  bool gpu_direct = true;  ///< between hosts by memory of the device, where it and the network allow that; else by pinned memory
   int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two hosts
   int lanes = 2;           ///< between two ranks within a block
   device::slot_shape slots{4, std::size_t{64} << 10};
@@ -35,28 +38,29 @@ namespace detail {
 /// What a device_side knows of its group where that is on several hosts.
 class device_elsewhere {
  public:
-  /// All ranks do this together.
-  static result<device_elsewhere> open(composite_transport& wire, device::layout const& l, libfabric_options options) {
-    result<pinned_array<std::byte>> shared = pinned_array<std::byte>::of(device_relay::shared_bytes(l), wire.rank());
-    if (!shared) return wire.abort(shared.error());
-    std::vector<int> all(static_cast<std::size_t>(wire.size()));
-    std::iota(all.begin(), all.end(), 0);
-    board_rendezvous<composite_transport> meeting(wire, all, wire.rank(), "relay", false);
-    libfabric_options const wanted = device_relay::options_for(l);
-    options.lanes = wanted.lanes;
-    options.slots = wanted.slots;
-    options.slot_bytes = wanted.slot_bytes;
-    options.between_hosts = true;
-    result<libfabric_transport> network = libfabric_transport::join(meeting, options);
-    if (!network) return wire.abort(network.error());
+  /// All ranks do this together. @pre `device` is the thread's
+  static result<device_elsewhere> open(composite_transport& wire, device::layout const& l, int device, bool gpu_direct,
+                                       libfabric_options options) {
     device_elsewhere self;
     std::vector<bool> relayed;
-    for (int r : all) {
+    for (int r = 0; r < wire.size(); ++r) {
       relayed.push_back(r != wire.rank() && !is_neighbour(wire, r));
       self.any_ = self.any_ || wire.node_of(r) != wire.node_of(0);
     }
+    result<pinned_array<std::byte>> shared = pinned_array<std::byte>::of(device_relay::shared_bytes(l), wire.rank());
+    if (!shared) return wire.abort(shared.error());
     self.shared_ = std::move(*shared);
+    fabric_device reached;
+    if (gpu_direct && self.any_) {
+      result<std::unique_ptr<rdma_memory>> memory = rdma_memory::of(device, wire.rank());
+      if (!memory) return wire.abort(memory.error());
+      self.memory_ = std::move(*memory);
+      reached = self.memory_->device();
+    }
+    result<libfabric_transport> network = meet(wire, l, options, reached);
+    if (!network) return wire.abort(network.error());
     self.relay_ = std::make_unique<device_relay>(std::move(*network), l, std::move(relayed), self.shared_.host());
+    if (self.gpu_direct()) return result<device_elsewhere>(std::move(self));
     result<pinned_range> slots = pinned_range::of(self.relay_->slots(), self.relay_->slots_bytes(), wire.rank());
     if (!slots) return wire.abort(slots.error());
     self.slots_ = std::move(*slots);
@@ -71,15 +75,31 @@ class device_elsewhere {
   device_relay& relay() noexcept { return *relay_; }
   /// Whether the group is on more hosts than one; the same on all ranks.
   bool goes_elsewhere() const noexcept { return any_; }
+  bool gpu_direct() const noexcept { return relay_->in_device_memory(); }
   /// As the device sees them.
   std::byte* window() const noexcept { return device_relay::window(shared_.device()); }
   std::uint64_t* told(device::layout const& l) const noexcept { return device_relay::told(l, shared_.device()); }
   void connect(device::layout const& l, device::wires<device::flagged<>> const& out) {
-    device::make_relayed_wires(l, *relay_, shared_.device(), slots_.at(), out);
+    device::make_relayed_wires(l, *relay_, shared_.device(), gpu_direct() ? memory_->at() : slots_.at(), out);
   }
 
  private:
+  /// The relay's network: the same ranks once more.
+  static result<libfabric_transport> meet(composite_transport& wire, device::layout const& l, libfabric_options options,
+                                          fabric_device const& device) {
+    std::vector<int> all(static_cast<std::size_t>(wire.size()));
+    std::iota(all.begin(), all.end(), 0);
+    board_rendezvous<composite_transport> meeting(wire, all, wire.rank(), "relay", false);
+    libfabric_options const wanted = device_relay::options_for(l);
+    options.lanes = wanted.lanes;
+    options.slots = wanted.slots;
+    options.slot_bytes = wanted.slot_bytes;
+    options.between_hosts = true;
+    return libfabric_transport::join(meeting, options, &device);
+  }
+
   pinned_array<std::byte> shared_;
+  std::unique_ptr<rdma_memory> memory_;  // of the slots, where they are the device's
   std::unique_ptr<device_relay> relay_;
   pinned_range slots_;  // goes first: the memory is the relay's
   bool any_ = false;
@@ -107,7 +127,9 @@ class cuda_composite_transport : public composite_transport {
     if (!wish) return wish.error();
     composite_transport& wire = self;
     auto side = detail::within_memory(self.rank(), [&] {
-      auto const found = [&](device::layout const& l) { return detail::device_elsewhere::open(wire, l, wire.options().between); };
+      auto const found = [&](device::layout const& l) {
+        return detail::device_elsewhere::open(wire, l, wish->device, options.gpu_direct, wire.options().between);
+      };
       return device_half::open(wire, found, wish->device, wish->layout, options.stage, 0, 0, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
@@ -128,6 +150,8 @@ class cuda_composite_transport : public composite_transport {
 
   int slots() const noexcept { return detail::lesser(composite_transport::slots(), side_->layout().slots.slots); }
   cuda_composite_options options() const noexcept { return options_; }
+  /// Whether the network reads and writes memory of this rank's device.
+  bool gpu_direct() const noexcept { return side_->place().gpu_direct(); }
 
   status idle(int polls, int peer) noexcept {
     if (side_ != nullptr) {

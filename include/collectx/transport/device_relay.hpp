@@ -36,11 +36,6 @@ class device_relay {
     o.slot_bytes = l.slots.bytes;
     return o;
   }
-  /// Of the device's memory, where payloads are to lie there.
-  static std::size_t payload_bytes(device::layout const& l) noexcept {
-    libfabric_options const o = options_for(l);
-    return fabric_layout::of(l.ranks, o.lanes, o.slots, o.slot_bytes).bytes_apart();
-  }
   /// Of memory that the device and this object share, all zero in the beginning.
   static std::size_t shared_bytes(device::layout const& l) noexcept { return lines(l, 2 * l.channels()); }
 

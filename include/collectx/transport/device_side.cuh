@@ -85,6 +85,7 @@ class device_side {
   }
   std::uint8_t* token() const noexcept { return token_; }
   device::layout const& layout() const noexcept { return layout_; }
+  Place const& place() const noexcept { return *place_; }
 
   /// Puts one call of a plan onto `stream`. @pre no other call of this rank does so
   template <class T, class Op>

@@ -150,12 +150,12 @@ struct fabric_window {
   std::uint64_t key = 0;
 };
 
-/// Memory of a device, for payloads to lie in.
-struct fabric_device_memory {
-  std::byte* at = nullptr;  ///< none: this rank has none that a network could reach, others may
-  std::size_t bytes = 0;
-  ::fi_hmem_iface kind = FI_HMEM_SYSTEM;  ///< the host's own: every provider reaches it
-  int device = 0;
+/// A device in whose memory payloads may lie.
+struct fabric_device {
+  ::fi_hmem_iface kind = FI_HMEM_SYSTEM;  ///< the host's own memory: every provider reaches it
+  int number = 0;
+  /// Asked for memory once, where the provider reaches it. Null: there is none that a network could reach.
+  result<std::byte*> (*allocate)(void* context, std::size_t bytes) = nullptr;
   status (*make_visible)(void* context) = nullptr;  ///< lets the device see what the network has written; null: it does anyhow
   void* context = nullptr;
 };
@@ -252,11 +252,12 @@ class fabric_endpoint {
     window = window_on(memory, region);
     return {};
   }
-  /// The same with a device's; false where the provider does not reach it.
-  bool share(fabric_device_memory const& memory, fabric_object<::fid_mr>& region, fabric_window& window) noexcept {
-    if (memory.at == nullptr || (memory.kind != FI_HMEM_SYSTEM && !reaches_devices_)) return false;
-    if (make_known(memory, FI_WRITE | FI_REMOTE_WRITE, region) != 0) return false;
-    window = window_on(memory.at, region);
+  bool reaches(fabric_device const& device) const noexcept { return device.kind == FI_HMEM_SYSTEM || reaches_devices_; }
+  /// The same with a device's memory; false where the provider does not reach it after all.
+  bool share(fabric_device const& device, std::byte* memory, std::size_t bytes, fabric_object<::fid_mr>& region,
+             fabric_window& window) noexcept {
+    if (make_known(device, {memory, bytes}, FI_WRITE | FI_REMOTE_WRITE, region) != 0) return false;
+    window = window_on(memory, region);
     return true;
   }
   /// Makes memory known that a peer may read.
@@ -293,15 +294,14 @@ class fabric_endpoint {
   int make_known(void const* memory, std::size_t bytes, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
     return make_usable(::fi_mr_reg(domain_.get(), memory, bytes, access, 0, next_key_++, 0, region.out(), nullptr), region);
   }
-  int make_known(fabric_device_memory const& memory, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
-    ::iovec const place{memory.at, memory.bytes};
+  int make_known(fabric_device const& device, ::iovec const& place, std::uint64_t access, fabric_object<::fid_mr>& region) noexcept {
     ::fi_mr_attr wanted{};
     wanted.mr_iov = &place;
     wanted.iov_count = 1;
     wanted.access = access;
     wanted.requested_key = next_key_++;
-    wanted.iface = memory.kind;
-    wanted.device.cuda = memory.device;
+    wanted.iface = device.kind;
+    wanted.device.cuda = device.number;
     int const rc = make_usable(::fi_mr_regattr(domain_.get(), &wanted, 0, region.out()), region);
     if (rc != 0) region = {};
     return rc;

@@ -22,14 +22,14 @@ struct fabric_reach {
 
 class fabric_memory {
  public:
-  /// Whether the network reaches the device's memory. @pre the port's layout is as it stays but for `apart`
-  status try_device(fabric_port& port, fabric_device_memory const& place, int rank, fabric_reach& mine) noexcept {
-    if (place.at != nullptr && place.bytes < port.layout.bytes_apart()) {
-      return status::failure(errc::invalid_argument, rank, "rank %d gives %zu bytes of its device for slots, and they need %zu", rank,
-                             place.bytes, port.layout.bytes_apart());
-    }
-    place_ = place;
-    on_device_ = port.endpoint.share(place_, port.region_apart, mine.apart);
+  /// Takes memory of the device for payloads, if the network reaches it. @pre the port's layout is as it stays but for `apart`
+  status try_device(fabric_port& port, fabric_device const& device, fabric_reach& mine) noexcept {
+    if (device.allocate == nullptr || !port.endpoint.reaches(device)) return {};
+    result<std::byte*> at = device.allocate(device.context, port.layout.bytes_apart());
+    if (!at) return at.error();
+    device_ = device;
+    port.base_apart = *at;
+    on_device_ = port.endpoint.share(device, *at, port.layout.bytes_apart(), port.region_apart, mine.apart);
     return {};
   }
   bool on_device() const noexcept { return on_device_; }
@@ -47,7 +47,6 @@ class fabric_memory {
     if (!rings) return rings.error();
     rings_ = std::move(*rings);
     port.base = rings_.address();
-    port.base_apart = place_.at;
     bool const alone = port.peers.size() == 1;
     if (apart > 0) {
       result<mapping> payloads = mapping::anonymous(apart);
@@ -61,12 +60,12 @@ class fabric_memory {
 
   /// Lets the device see the payloads that have come.
   status make_visible() const noexcept {
-    return on_device_ && place_.make_visible != nullptr ? place_.make_visible(place_.context) : status{};
+    return on_device_ && device_.make_visible != nullptr ? device_.make_visible(device_.context) : status{};
   }
 
  private:
   mapping rings_, payloads_;
-  fabric_device_memory place_;
+  fabric_device device_;
   bool on_device_ = false;
 };
 

@@ -50,10 +50,10 @@ class libfabric_transport {
   /// Joins the group that `rendezvous` is about; returns on every rank when all have joined, or with a failure that names who never came
   /// or what differs. Slots, slot_bytes and lanes are the least that any rank asks for.
   /// Errors: timeout, invalid_configuration, invalid_argument, not_supported where no provider is offered on all ranks.
-  /// @param place  for payloads, of a device that a relay serves: then all ranks of the group give one
+  /// @param device  that a relay serves, in whose memory payloads shall lie if they can: then all ranks of the group give one
   template <Rendezvous R>
   static result<libfabric_transport> join(R& rendezvous, libfabric_options const& options = {},
-                                          detail::fabric_device_memory const* place = nullptr) noexcept {
+                                          detail::fabric_device const* device = nullptr) noexcept {
     int const rank = rendezvous.rank(), size = rendezvous.size();
     if (size < 1 || rank < 0 || rank >= size) {
       return status::failure(errc::invalid_argument, rank, "rank %d is not in a group of %d", rank, size);
@@ -76,7 +76,7 @@ class libfabric_transport {
     if (!mesh) return mesh.error();
     return detail::within_memory(rank, [&]() -> result<libfabric_transport> {
       auto made = std::make_unique<state>(std::move(*mesh), options);
-      status const s = detail::within_memory(rank, [&] { return made->found(place, deadline); });
+      status const s = detail::within_memory(rank, [&] { return made->found(device, deadline); });
       if (s.ok()) return libfabric_transport(std::move(made));
       return s.code() == errc::out_of_memory ? made->board.mesh().refuse(s) : s;
     });
@@ -201,7 +201,7 @@ class libfabric_transport {
     }
 
     /// Everything between a mesh and a group.
-    status found(detail::fabric_device_memory const* place, nanoseconds deadline) {
+    status found(detail::fabric_device const* device, nanoseconds deadline) {
       detail::socket_mesh& mesh = board.mesh();
       for (int r = 0; r < mesh.size(); ++r) {
         options.slots = (std::min)(options.slots, static_cast<int>(mesh.said(r).slots));
@@ -214,8 +214,8 @@ class libfabric_transport {
       nodes = std::move(chosen.nodes);
       board.share_host(chosen.neighbours, chosen.cpus);
       detail::fabric_reach mine;
-      if (status s = open(place, mine); !s) return mesh.refuse(s);
-      if (place != nullptr) {  // where one rank's payloads lie apart, all ranks' do
+      if (status s = open(device, mine); !s) return mesh.refuse(s);
+      if (device != nullptr) {  // where one rank's payloads lie apart, all ranks' do
         std::vector<int> on_devices;
         if (status s = mesh.share(int{memory.on_device()}, on_devices, deadline); !s) return s;
         port.layout.apart = std::find(on_devices.begin(), on_devices.end(), 1) != on_devices.end();
@@ -238,19 +238,19 @@ class libfabric_transport {
     }
 
     /// The endpoint, and as much of the layout as no other rank has a say in.
-    status open(detail::fabric_device_memory const* place, detail::fabric_reach& mine) noexcept {
+    status open(detail::fabric_device const* device, detail::fabric_reach& mine) noexcept {
       port.layout = detail::fabric_layout::of(board.size(), options.lanes, options.slots, options.slot_bytes);
       if (board.size() == 1) return {};
       detail::fabric_endpoint& e = port.endpoint;
       detail::fabric_provider const chosen = detail::provider_named(provider);
-      if (status s = e.open(chosen, board.mesh().place(), place != nullptr); !s) return s;
+      if (status s = e.open(chosen, board.mesh().place(), device != nullptr); !s) return s;
       fragile = chosen.fragile;
-      if (e.gathers() && place == nullptr) port.worth_borrowing = worth_borrowing;
+      if (e.gathers() && device == nullptr) port.worth_borrowing = worth_borrowing;
       if (chosen.copies) {
         port.copied_at_once = e.info().tx_attr->inject_size;
         port.worth_offering = worth_offering;
       }
-      return place == nullptr ? status{} : memory.try_device(port, *place, board.rank(), mine);
+      return device == nullptr ? status{} : memory.try_device(port, *device, mine);
     }
 
     status build(detail::fabric_reach& mine) {

@@ -279,6 +279,12 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   STANDIN_CALL;
   *value = attribute == cudaDevAttrMultiProcessorCount ? processors : 1;
+  if (attribute == cudaDevAttrGPUDirectRDMAWritesOrdering && setting("STANDIN_RDMA_UNORDERED", 0) == 0)
+    *value = cudaGPUDirectRDMAWritesOrderingOwner;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget, cudaFlushGPUDirectRDMAWritesScope) {
+  STANDIN_CALL;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {
