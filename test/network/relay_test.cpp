@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -44,6 +45,7 @@ class relays {
     for (member& m : members_) ranks.emplace_back([&m] { m.relay.reset(); });
     for (std::thread& rank : ranks) rank.join();
   }
+  void end(int rank) { members_[static_cast<std::size_t>(rank)].relay.reset(); }
   cx::detail::device_relay& of(int rank) { return *members_[static_cast<std::size_t>(rank)].relay; }
 
  private:
@@ -202,5 +204,28 @@ TEST_CASE("what ends one relay's group ends it on all hosts") {
     for (int looks = 0; looks < 10'000 && heard.ok(); ++looks) cx::detail::nap(1'000'000), heard = carried.of(r).verdict();
     CHECK(heard.code() == cx::errc::timeout);
     CHECK(heard.rank() == 1);
+  }
+}
+
+TEST_CASE("what a kernel leaves behind is sent, though its relay ends at once") {
+  cx::device::layout const l = small(2);
+  for (std::size_t bytes : {std::size_t{8}, std::size_t{1000}}) {
+    CAPTURE(bytes);
+    block_group blocks(l);
+    relays carried(blocks, {0, 1});
+    cx::detail::nap(2'000'000);  // the relays have nothing to do by now
+    auto const sender = blocks.wires(0).senders + l.channel(0, 1, 0);
+    auto const receiver = blocks.wires(1).receivers + l.channel(0, 0, 0);
+    std::byte* const slot = sender->try_acquire(bytes);
+    REQUIRE(slot != nullptr);
+    std::fill_n(slot, bytes, std::byte{7});
+    sender->commit(bytes, 5);
+    carried.end(0);
+    cx::message got;
+    for (int looks = 0; looks < 10'000 && got.data == nullptr; ++looks) cx::detail::nap(1'000'000), got = receiver->try_peek();
+    REQUIRE(got.data != nullptr);
+    CHECK(got.bytes == bytes);
+    CHECK(got.tag == 5);
+    CHECK(got.data[bytes - 1] == std::byte{7});
   }
 }

@@ -12,6 +12,7 @@
 #include "collectx/transport/libfabric.hpp"
 #include "collectx/transport/slot_ring.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,8 @@ class device_relay {
   /// When all kernels of this rank have ended: sends what they have left.
   ~device_relay() {
     nanoseconds const deadline = monotonic_now() + 1'000'000'000;
-    while (verdict().ok() && !idle_.load(std::memory_order_acquire) && monotonic_now() < deadline) nap(20'000);
+    ending_.store(true, std::memory_order_release);
+    while (verdict().ok() && !sent_all_.load(std::memory_order_acquire) && monotonic_now() < deadline) nap(20'000);
     over_.store(true, std::memory_order_release);
     thread_.join();
   }
@@ -129,7 +131,7 @@ class device_relay {
   }
 
   void work() noexcept {
-    nanoseconds looked = 0;
+    nanoseconds looked = 0, quiet_since = 0;
     int polls = 0;
     for (std::uint32_t vain = 0; !over_.load(std::memory_order_acquire);) {
       bool moved = false;
@@ -147,12 +149,18 @@ class device_relay {
             if (peer < 0) wire_.look(), looked = now;
           }
         } else {
-          idle_.store(true, std::memory_order_release);
           vain = awake;
         }
       }
       vain = moved ? 0 : vain + 1;
-      if (vain > awake && peer < 0) nap(50'000), vain = awake;
+      if (moved) quiet_since = 0;
+      if (vain > awake && peer < 0) {
+        // A sixteenth of the pause, so that what comes next is not much later for it.
+        nanoseconds const now = monotonic_now();
+        quiet_since = quiet_since == 0 ? now : quiet_since;
+        nap(std::clamp<nanoseconds>((now - quiet_since) / 16, 50'000, 1'000'000));
+        vain = awake;
+      }
       if (vain > 256 || guests_.load(std::memory_order_relaxed) > 0) ::sched_yield();
     }
     std::lock_guard const held(lock_);
@@ -161,6 +169,7 @@ class device_relay {
 
   /// One turn over all channels; whether anything has moved.
   bool carry() noexcept {
+    bool const ending = ending_.load(std::memory_order_acquire);  // before it looks for what kernels have left
     bool moved = false;
     wire_.progress();
     for (channel& c : channels_) {
@@ -169,7 +178,7 @@ class device_relay {
     }
     if (!moved)
       for (channel& c : channels_) c.from->flush();
-    idle_.store(!moved && wire_.unsent() < 0, std::memory_order_release);
+    if (ending && !moved && wire_.unsent() < 0) sent_all_.store(true, std::memory_order_release);
     return moved;
   }
 
@@ -219,7 +228,7 @@ class device_relay {
   std::vector<channel> channels_;
   std::mutex lock_;
   std::atomic<int> guests_{0};  // who waits for the lock, which this thread would else take again at once
-  std::atomic<bool> idle_{false}, over_{false};
+  std::atomic<bool> ending_{false}, sent_all_{false}, over_{false};
   std::thread thread_;
 };
 
