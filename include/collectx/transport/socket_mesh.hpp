@@ -161,7 +161,10 @@ class socket_mesh {
     for (int r = 0; r < mine_.rank; ++r) {
       if (peers_[static_cast<std::size_t>(r)].called) continue;
       status const s = call(rendezvous, r, (std::min)(deadline, monotonic_now() + round));
-      if (s.code() == errc::timeout && trouble_of(rendezvous).ok()) return false;
+      if (s.code() == errc::timeout) {
+        if (status why = trouble_of(rendezvous); !why) return why;
+        return false;
+      }
       if (!s) return s;
     }
     return true;
