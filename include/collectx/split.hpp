@@ -67,6 +67,8 @@ result<Tr> found(Tr& transport, std::span<int const> members, char const* name, 
   auto alike = transport.options();
   if constexpr (requires { alike.join_timeout = options.timeout; })
     if (options.timeout.count() > 0) alike.join_timeout = options.timeout;
+  if constexpr (requires { alike.host.join_timeout = options.timeout; })
+    if (options.timeout.count() > 0) alike.host.join_timeout = options.timeout;
   constexpr bool can_join = requires { Tr::join(meeting, alike); };
   static_assert(can_join,
                 "collectx: communicators over this transport cannot be split, since it has no `static result<Tr> join(R& rendezvous, "
