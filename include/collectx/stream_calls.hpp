@@ -21,8 +21,9 @@ inline namespace v0 {
 template <class Tr, class Stream>
 concept puts_on_streams = DeviceTransport<Tr> && std::same_as<Stream, typename Tr::stream_type>;
 
-/// A buffer of a device that all ranks have mapped, as long on every rank: it is what other Elements are, and calls on streams may read the
-/// others' where they lie. Let the calls that use it end before it goes, and let it go on all ranks before the memory is freed.
+/// A buffer of a device that all ranks know of, as long on every rank: it is what other Elements are, and where devices reach one another
+/// calls on streams may read the others' where they lie; elsewhere, as on several hosts, they go through slots. Let the calls that use it
+/// end before it goes, and let it go on all ranks before the memory is freed.
 template <class T, Transport Tr>
 class registered_buffer {
  public:

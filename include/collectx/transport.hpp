@@ -143,7 +143,7 @@ concept Transport = requires(T& transport, int peer, int lane, int polls, call_r
 /// A DeviceTransport also has a half on a device of each rank: calls are put onto a stream of it, and end there.
 ///
 /// `enqueue(plan, what, identity, buffers, op, stream, timeout)` puts one call onto a stream; `look()`: what those that have ended came to;
-/// `enroll(at, bytes, sequence, timeout)` gives a `registration` of a buffer that all ranks have mapped, the same on all or a failure on
+/// `enroll(at, bytes, sequence, timeout)` gives a `registration` of a buffer that all ranks know of, the same on all or a failure on
 /// all; `device_token()`: memory of the device for calls that carry nothing. Only failures that the caller can mend leave the group alive.
 ///
 /// Not required: that it waits for anything, or that a call is still under way when it returns.

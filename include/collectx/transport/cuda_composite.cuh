@@ -24,13 +24,16 @@ struct cuda_composite_options {
   static constexpr int current = detail::current_device, by_rank = detail::device_by_rank;
 
   composite_options host;  ///< calls without a stream; provider, link_timeout and join_timeout count for those on streams, too
-  int device = current;    ///< its number; current: that of the thread that joins; by_rank: rank modulo devices
-  bool stage = false;      ///< within a host through its memory, even where devices reach one another
+  int device = current;  ///< its number; current: that of the thread that joins; by_rank: the place among ranks of its host modulo devices
+  bool stage = false;    ///< within a host through its memory, even where devices reach one another
   bool gpu_direct = true;  ///< between hosts by memory of the device, where it and the network allow that; else by pinned memory
   int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two hosts
   int lanes = 2;           ///< between two ranks within a block
   device::slot_shape slots{4, std::size_t{64} << 10};
-  device::slot_shape low_latency{4, std::size_t{8} << 10};  ///< where all ranks are on one host
+  // Where all ranks are on one host, as cuda_ipc has them:
+  device::slot_shape low_latency{4, std::size_t{8} << 10};
+  std::size_t direct_bytes = std::size_t{512} << 10;
+  std::size_t idle_mappings = 0;
 };
 
 namespace detail {
@@ -125,12 +128,16 @@ class cuda_composite_transport : public composite_transport {
     cuda_composite_transport self(std::move(*base), options);
     result<detail::device_wish> wish = detail::device_wish::of(self, options);
     if (!wish) return wish.error();
+    self.options_.device = wish->device;  // groups out of this one keep it
     composite_transport& wire = self;
+    std::size_t direct_bytes = options.direct_bytes;
+    for (int r = 0; r < wire.size(); ++r)
+      if (wire.node_of(r) != wire.node_of(0)) direct_bytes = 0;
     auto side = detail::within_memory(self.rank(), [&] {
       auto const found = [&](device::layout const& l) {
         return detail::device_elsewhere::open(wire, l, wish->device, options.gpu_direct, wire.options().between);
       };
-      return device_half::open(wire, found, wish->device, wish->layout, options.stage, 0, 0, *patience);
+      return device_half::open(wire, found, wish->device, wish->layout, options.stage, options.idle_mappings, direct_bytes, *patience);
     });
     if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
     self.side_ = std::move(*side);
@@ -148,17 +155,29 @@ class cuda_composite_transport : public composite_transport {
     wait_for_neighbours();
   }
 
-  int slots() const noexcept { return detail::lesser(composite_transport::slots(), side_->layout().slots.slots); }
+  /// The fewest of a channel of the host and one of the device: a plan must not wait for ever on either.
+  int slots() const noexcept {
+    device::layout const& l = side_->layout();
+    return detail::lesser(composite_transport::slots(), detail::lesser(l.slots.slots, l.low_latency.slots));
+  }
   cuda_composite_options options() const noexcept { return options_; }
   /// Whether the network reads and writes memory of this rank's device.
   bool gpu_direct() const noexcept { return side_->place().gpu_direct(); }
+  device_half& side() noexcept { return *side_; }
 
-  status idle(int polls, int peer) noexcept {
+  /// Of both groups of these ranks: what ends one ends the other.
+  status verdict() noexcept {
     if (side_ != nullptr) {
       if (status s = side_->verdict(); !s) return composite_transport::abort(s);
     }
+    return composite_transport::verdict();
+  }
+  status idle(int polls, int peer) noexcept {
+    if (status s = verdict(); !s) return s;
     return composite_transport::idle(polls, peer);
   }
+  /// The relay looks while no call does.
+  bool lost(int rank) noexcept { return composite_transport::lost(rank) || (side_ != nullptr && side_->lost(rank)); }
   status abort(status const& why) noexcept { return composite_transport::abort(side_ != nullptr ? side_->end(why) : why); }
 
   /// See DeviceTransport.
@@ -169,15 +188,15 @@ class cuda_composite_transport : public composite_transport {
   }
   using registration = detail::device_registry::registration;
   result<std::unique_ptr<registration>> enroll(void* at, std::size_t bytes, std::uint64_t sequence, nanoseconds timeout) noexcept {
-    composite_transport& wire = *this;
-    auto made = detail::within_memory(rank(), [&] { return side_->enroll(wire, static_cast<std::byte*>(at), bytes, sequence, timeout); });
+    auto made = detail::within_memory(rank(), [&] { return side_->enroll(*this, static_cast<std::byte*>(at), bytes, sequence, timeout); });
     if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
     return made;
   }
-  bool reads_directly(std::size_t, std::size_t) const noexcept { return false; }
+  bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept { return side_->reads_directly(count, element_bytes); }
   template <class T, class Op>
-  status enqueue_direct(registration const&, T*, std::size_t, char const*, Op const&, stream_type, nanoseconds) noexcept {
-    return status::failure(errc::not_supported, rank(), "rank %d: registered buffers are not read where they lie here", rank());
+  status enqueue_direct(registration const& in, T* output, std::size_t count, char const* operation, Op const& op, stream_type stream,
+                        nanoseconds timeout) noexcept {
+    return detail::within_memory(rank(), [&] { return side_->enqueue_direct(in, output, count, operation, op, stream, timeout); });
   }
   status look() noexcept {
     if (status const s = composite_transport::verdict(); !s) return side_->end(s);

@@ -46,6 +46,7 @@ class cuda_ipc_transport : public shared_memory_transport {
     cuda_ipc_transport self(std::move(*base), options);
     result<detail::device_wish> wish = detail::device_wish::of(self, options);
     if (!wish) return wish.error();
+    self.options_.device = wish->device;  // groups out of this one keep it
     auto side = detail::within_memory(self.rank(), [&] {
       auto const found = [&self](device::layout const&) { return result<detail::board>(self.second_place()); };
       return detail::device_side<detail::board>::open(self, found, wish->device, wish->layout, options.stage, options.idle_mappings,

@@ -104,14 +104,14 @@ struct device_context {
   }
 };
 
-/// In place of a device's number: that of the thread that asks, or the rank modulo devices.
+/// In place of a device's number: that of the thread that asks, or the rank's place on its host modulo devices.
 inline constexpr int current_device = -1, device_by_rank = -2;
 
-/// The number of a rank's device, which `wanted` gives or describes.
-inline result<int> chosen_device(int wanted, int rank) noexcept {
+/// The number of a rank's device, which `wanted` gives or describes. `place`: the rank's among those of its host.
+inline result<int> chosen_device(int wanted, int place, int rank) noexcept {
   int device = wanted, devices = 0;
   status s = device_status(cudaGetDeviceCount(&devices), rank, "asking for devices");
-  if (s.ok() && device == device_by_rank) device = rank % devices;
+  if (s.ok() && device == device_by_rank) device = place % devices;
   if (s.ok() && device < 0) s = device_status(cudaGetDevice(&device), rank, "which device this thread uses");
   if (!s) return s;
   return device;

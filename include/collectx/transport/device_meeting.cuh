@@ -57,7 +57,9 @@ struct device_wish {
   /// Out of a transport's options. A failure has ended the group; without a GPU each rank says so itself, with the runtime's number.
   template <Transport Wire, class Options>
   static result<device_wish> of(Wire& wire, Options const& options) noexcept {
-    result<int> device = chosen_device(options.device, wire.rank());
+    int place = 0;
+    for (int r = 0; r < wire.rank(); ++r) place += is_neighbour(wire, r);
+    result<int> device = chosen_device(options.device, place, wire.rank());
     if (!device) {
       status const first = wire.abort(device.error());
       return device.error().code() == errc::not_supported ? device.error() : first;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Buffers of users that all ranks have mapped, so that a kernel may read the others' where they lie.
+/// Buffers of users that all ranks know of, and have mapped where devices reach one another, so that a kernel may read the others' where
+/// they lie.
 #pragma once
 
 #include "collectx/transport/device_meeting.cuh"
@@ -28,20 +29,23 @@ class device_registry {
   /// A buffer of this rank and the others' counterparts. @pre the registry lives
   class registration {
    public:
-    registration(device_registry& whose, std::size_t bytes) noexcept : whose_(whose), bytes_(bytes) {}
+    registration(device_registry& whose, std::size_t bytes, status const& reach) noexcept : whose_(whose), bytes_(bytes), reach_(reach) {}
     registration(registration const&) = delete;
     registration& operator=(registration const&) = delete;
     ~registration() { whose_.end(*this); }
 
     std::byte* own() const noexcept { return own_; }
     std::size_t bytes() const noexcept { return bytes_; }
-    /// Of all ranks, in memory of the device, as this rank's device sees them.
+    /// Whether devices read one another's buffers; else who does not reach whom, and calls go through slots. The same on all ranks.
+    status const& reach() const noexcept { return reach_; }
+    /// Of all ranks, in memory of the device, as this rank's device sees them; null but for its own where `reach()` is a failure.
     std::byte* const* addresses() const noexcept { return reinterpret_cast<std::byte* const*>(table_); }
 
    private:
     friend class device_registry;
     device_registry& whose_;
     std::size_t bytes_;
+    status reach_;
     std::byte* own_ = nullptr;
     std::byte* table_ = nullptr;
     std::vector<block*> borrowed_;
@@ -51,13 +55,14 @@ class device_registry {
   device_registry(std::size_t idle_mappings) noexcept : cache_(idle_mappings) {}
 
   /// Registers `bytes` from `at` on, as all ranks do at the same time with as many; `at` null: memory of the library's own. Calls
-  /// `sequence` and the next of the group. The same on all ranks: a registration, or a failure that leaves the group as it was.
+  /// `sequence` and the next of the group. The same on all ranks: a registration, or a failure that leaves the group as it was. Where
+  /// `reach` is a failure nobody maps anything, but what cannot be registered is the same as elsewhere.
   template <Transport Wire>
-  result<std::unique_ptr<registration>> enroll(Wire& wire, device_meeting& meeting, device_context const& context, int device,
-                                               cudaStream_t errand, std::byte* at, std::size_t bytes, std::uint64_t sequence,
+  result<std::unique_ptr<registration>> enroll(Wire& wire, device_meeting& meeting, device_context const& context, status const& reach,
+                                               int device, cudaStream_t errand, std::byte* at, std::size_t bytes, std::uint64_t sequence,
                                                nanoseconds patience) {
     int const rank = wire.rank();
-    std::unique_ptr<registration> self = std::make_unique<registration>(*this, bytes);
+    std::unique_ptr<registration> self = std::make_unique<registration>(*this, bytes, reach);
     self->own_ = at;
     status mine = at != nullptr ? status{} : borrow(*self, bytes, self->own_, rank);
     shared_memory_offer offered;
@@ -67,6 +72,10 @@ class device_registry {
       if (made) offered = std::move(*made);
     }
     offered.ticket.length = bytes;
+    if (!reach) {
+      offered.parts.clear();
+      offered.ticket.parts = 0;
+    }
     result<offers> all = meeting.trade(wire, offered, sequence, patience);
     if (!all) return all.error();
     if (!mine) return mine;
@@ -119,6 +128,10 @@ class device_registry {
     for (std::size_t i = 0; i < all.tickets.size(); ++i) {
       if (static_cast<int>(i) == rank) {
         addresses.push_back(r.own_);
+        continue;
+      }
+      if (!r.reach_) {
+        addresses.push_back(nullptr);
         continue;
       }
       std::lock_guard const held(lock_);

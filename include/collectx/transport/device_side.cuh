@@ -78,10 +78,9 @@ class device_side {
   template <Transport Wire>
   result<std::unique_ptr<device_registry::registration>> enroll(Wire& wire, std::byte* at, std::size_t bytes, word sequence,
                                                                 nanoseconds patience) {
-    if (!windows_.apart()) return windows_.apart();
     device_guard const here(context_);
     if (!here.held()) return wire.abort(here.held());
-    return registry_.enroll(wire, meeting_, context_, device_, errand_, at, bytes, sequence, patience);
+    return registry_.enroll(wire, meeting_, context_, windows_.reach(), device_, errand_, at, bytes, sequence, patience);
   }
   std::uint8_t* token() const noexcept { return token_; }
   device::layout const& layout() const noexcept { return layout_; }
@@ -106,7 +105,7 @@ class device_side {
   /// Whether an all-reduce of so many elements reads others' registered buffers where they lie. The same on all ranks.
   bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept {
     std::size_t const scratch = exec::two_shot_scratch(count, element_bytes, size_, grid_for(count * element_bytes)) * element_bytes;
-    return size_ > 1 && count * element_bytes <= direct_bytes_ && scratch <= scratch_bytes();
+    return size_ > 1 && windows_.reach().ok() && count * element_bytes <= direct_bytes_ && scratch <= scratch_bytes();
   }
   /// Puts an all-reduce of registered buffers onto `stream`. @pre reads_directly(count, sizeof(T)); `output` is the buffer itself on all
   /// ranks or on none
@@ -141,6 +140,7 @@ class device_side {
 
   /// What ends the group, from any thread.
   status verdict() noexcept { return place_->verdict(); }
+  bool lost(int rank) noexcept { return place_->lost(rank); }
   status end(status const& why) noexcept { return place_->abort(why); }
 
   /// What the calls on the device that have ended came to. From any thread.
@@ -196,11 +196,14 @@ class device_side {
     if constexpr (may_go_elsewhere) return place_->goes_elsewhere();
     return false;
   }
+  bool relays(int rank) noexcept {
+    if constexpr (may_go_elsewhere) return place_->relay().relays(rank);
+    return false;
+  }
   /// Kernels follow waits to the edge of their host.
   device::report with_end_of_waits(device::report r) {
-    if constexpr (may_go_elsewhere) {
-      if (r.verdict.culprit >= 0 && place_->relay().relays(r.verdict.culprit)) r.verdict.culprit = place_->relay().blame(r.verdict.culprit);
-    }
+    if constexpr (may_go_elsewhere)
+      if (r.verdict.culprit >= 0 && relays(r.verdict.culprit)) r.verdict.culprit = place_->relay().blame(r.verdict.culprit);
     return r;
   }
 
@@ -262,16 +265,17 @@ class device_side {
     return s;
   }
 
-  /// A dead rank ends the group at once; one that has left in good order does so for those who still wait for it a while later.
+  /// A dead rank ends the group at once; one that has left in good order does so for those who still wait for it a while later. So does one
+  /// of another host: behind a cut cable there are more, and the network names them all when it knows them.
   status look_after_peers() noexcept {
     nanoseconds const now = monotonic_now();
     for (int r = 0; r < size_; ++r) {
       if (r == rank_ || !place_->lost(r)) continue;
-      bool const died = !place_->has_left(r);
+      bool const left = place_->has_left(r), far = relays(r);
       if (first_lost_ == 0) first_lost_ = now;
-      if (!died && now - first_lost_ < grace) continue;
-      return place_->abort(
-          status::failure(errc::peer_lost, r, "rank %d %s, and the calls of its group on streams end", r, died ? "is dead" : "has left"));
+      if ((left || far) && now - first_lost_ < grace) continue;
+      char const* const how = left ? "has left" : far ? "is dead or unreachable" : "is dead";
+      return place_->abort(status::failure(errc::peer_lost, r, "rank %d %s, and the calls of its group on streams end", r, how));
     }
     return {};
   }
@@ -326,7 +330,7 @@ class device_side {
   status launch(void (*kernel)(A...), int grid, std::size_t shared, cudaStream_t stream, bool captured,
                 std::remove_const_t<A>... arguments) {
     void const* const stub = reinterpret_cast<void const*>(kernel);
-    if (status s = resident(stub, shared); !s) return s;
+    if (status s = kernels_.fit(stub, shared, layout_.blocks, device_, rank_); !s) return s;
     // Calls on another stream than the last one's use the same channels. A graph orders what it holds itself.
     if (!captured && busy_ && stream != last_stream_) {
       if (status s = device_status(cudaStreamWaitEvent(stream, event_, 0), rank_, "waiting for the call before on another stream"); !s)
@@ -341,32 +345,6 @@ class device_side {
     status const s = device_status(cudaEventRecord(event_, stream), rank_, "marking the end of a call");
     unmarked_ = !s.ok();
     return s;
-  }
-
-  /// A grid waits for grids of other devices, so all of it must be able to run at once. Asked once per kernel.
-  status resident(void const* stub, std::size_t shared) {
-    for (auto const& [known, bytes] : asked_)
-      if (known == stub && shared <= bytes) return {};
-    int per_processor = 0, processors = 0;
-    status s;
-    if (shared > (std::size_t{48} << 10)) {
-      s = device_status(cudaFuncSetAttribute(stub, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), rank_,
-                        "shared memory for a plan this long");
-    }
-    if (s.ok()) {
-      s = device_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, stub, device::most_threads, shared), rank_,
-                        "how many blocks run at once (was this compiled for the device at hand?)");
-    }
-    if (s.ok())
-      s = device_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_), rank_, "processors of the device");
-    if (!s) return s;
-    if (per_processor * processors < layout_.blocks) {
-      return status::failure(errc::invalid_configuration, rank_,
-                             "rank %d: the device runs %d blocks at once, and the option blocks is %d: lower it", rank_,
-                             per_processor * processors, layout_.blocks);
-    }
-    asked_.push_back({stub, shared});
-    return {};
   }
 
   std::optional<Place> place_;  // for the watch and for whoever asks; never for a call's own waits
@@ -388,7 +366,7 @@ class device_side {
   std::byte* scratch_table_ = nullptr;
   std::size_t direct_bytes_ = 0;
   image_store images_;
-  std::vector<std::pair<void const*, std::size_t>> asked_;
+  resident_kernels kernels_;
   cudaStream_t last_stream_ = nullptr;
   bool busy_ = false, unmarked_ = false;
   nanoseconds first_lost_ = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that a rank keeps for its device, freed when it goes: on the device, pinned on the host, and the images of its plans.
+/// Memory that a rank keeps for its device, freed when it goes: on the device, pinned on the host, and the images of its plans; and
+/// which kernels it may launch.
 ///
 /// What is copied goes over a stream of the library's own: a copy without a stream would wait for other ranks' calls where ranks are
 /// threads.
 #pragma once
 
+#include "collectx/device/block.cuh"
 #include "collectx/exec/plan_image.hpp"
 #include "collectx/transport/device_calls.cuh"
 #include "collectx/transport/shared_memory.hpp"
@@ -14,6 +16,7 @@
 #include <list>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace collectx {
 inline namespace v0 {
@@ -212,6 +215,39 @@ class image_store {
   cudaStream_t errand_ = nullptr;
   std::list<device_image> images_;
   std::list<device_allocation> outgrown_;
+};
+
+/// Which kernels are known to run with all their blocks at once: a grid waits for grids of other devices, so it must.
+class resident_kernels {
+ public:
+  /// Asked once per kernel. Errors: invalid_configuration where the device runs fewer than `blocks` at once.
+  status fit(void const* stub, std::size_t shared, int blocks, int device, int rank) {
+    for (auto const& [known, bytes] : asked_)
+      if (known == stub && shared <= bytes) return {};
+    int per_processor = 0, processors = 0;
+    status s;
+    if (shared > (std::size_t{48} << 10)) {
+      s = device_status(cudaFuncSetAttribute(stub, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), rank,
+                        "shared memory for a plan this long");
+    }
+    if (s.ok()) {
+      s = device_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, stub, device::most_threads, shared), rank,
+                        "how many blocks run at once (was this compiled for the device at hand?)");
+    }
+    if (s.ok())
+      s = device_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), rank, "processors of the device");
+    if (!s) return s;
+    if (per_processor * processors < blocks) {
+      return status::failure(errc::invalid_configuration, rank,
+                             "rank %d: the device runs %d blocks at once, and the option blocks is %d: lower it", rank,
+                             per_processor * processors, blocks);
+    }
+    asked_.push_back({stub, shared});
+    return {};
+  }
+
+ private:
+  std::vector<std::pair<void const*, std::size_t>> asked_;
 };
 
 }  // namespace detail

@@ -38,8 +38,8 @@ class device_windows {
   }
 
   bool staged() const noexcept { return staged_; }
-  /// Which devices do not reach one another, as a failure that is the same on all ranks.
-  status const& apart() const noexcept { return apart_; }
+  /// Whether devices may read one another's memory; else who does not reach whom. The same on all ranks.
+  status const& reach() const noexcept { return reach_; }
   /// Addresses for this rank's device, in the order of ranks; `elsewhere` for those on other hosts.
   std::vector<std::byte*> addresses(int rank, int size, std::byte* elsewhere) const {
     std::vector<std::byte*> all(static_cast<std::size_t>(size), elsewhere);
@@ -79,26 +79,32 @@ class device_windows {
     if (status s = exchange(wire, mine, out_of_reach, "comparing devices", 0, patience); !s) return s;
     for (int r = wire.size() - 1; r >= 0; --r) {
       if constexpr (requires { wire.node_of(r); }) {
-        if (wire.node_of(r) != wire.node_of(0)) apart_ = hosts_apart(r);
+        if (wire.node_of(r) != wire.node_of(0)) reach_ = elsewhere(r);
       }
       int const peer = out_of_reach[static_cast<std::size_t>(r)];
-      staged_ = staged_ || peer != none;
-      if (peer < 0) continue;
-      apart_ =
-          status::failure(errc::not_supported, r,
-                          "rank %d (device %s) and rank %d (device %s) do not reach each other's memory, which registered buffers need: "
-                          "give ranks devices with peer access (NVLink, or PCIe within a root), or call with buffers as they are, which "
-                          "go through the host",
-                          r, meeting.of(r).bus, peer, meeting.of(peer).bus);
+      if (peer == none) continue;
+      staged_ = true;
+      reach_ = peer == wanted ? by_choice(r) : out_of_sight(r, meeting.of(r).bus, peer, meeting.of(peer).bus);
     }
     return {};
   }
   static constexpr int none = -1, wanted = -2;
-  static status hosts_apart(int rank) noexcept {
-    return status::failure(errc::not_supported, rank,
-                           "rank %d is on another host than rank 0, and registered buffers are for groups on one: call with buffers as "
-                           "they are",
-                           rank);
+  static status elsewhere(int r) noexcept {
+    return status::failure(errc::not_supported, r,
+                           "rank %d is on another host than rank 0, so registered buffers are not read where they lie: split the group by "
+                           "hosts for that",
+                           r);
+  }
+  static status by_choice(int r) noexcept {
+    return status::failure(errc::not_supported, r,
+                           "rank %d goes through the host's memory (option stage), so registered buffers are not read where they lie", r);
+  }
+  static status out_of_sight(int r, char const* bus, int peer, char const* peers_bus) noexcept {
+    return status::failure(errc::not_supported, r,
+                           "rank %d (device %s) and rank %d (device %s) do not reach each other's memory, so registered buffers are not "
+                           "read where they lie, and calls go through the host: give ranks devices with peer access (NVLink, or PCIe "
+                           "within a root)",
+                           r, bus, peer, peers_bus);
   }
 
   status make(driver_calls const& driver, std::size_t bytes, cudaStream_t errand, int rank, shared_memory_offer& mine) {
@@ -140,7 +146,11 @@ class device_windows {
   template <Transport Wire>
   status whose_fault(Wire& wire, status const& why, int peer) const noexcept {
     // Who is being killed has lost its memory a moment before it is known to be dead.
-    for (int looks = 0; looks < 100 && !wire.lost(peer); ++looks) nap(1'000'000);
+    rendezvous_value seen;
+    for (int looks = 0; looks < 100 && !wire.lost(peer); ++looks) {
+      (void)wire.posted(peer, "", seen);  // takes in what has come
+      nap(1'000'000);
+    }
     if (wire.lost(peer)) return status::failure(errc::peer_lost, peer, "rank %d died while rank %d mapped its memory", peer, wire.rank());
     if (staged_) return why;
     return status::foreign(why.code(), wire.rank(), why.native(),
@@ -149,7 +159,7 @@ class device_windows {
   }
 
   bool staged_ = false;
-  status apart_;
+  status reach_;
   device_allocation own_;
   pinned_mapping own_pinned_;
   std::vector<int> peers_;  // whose windows those are that follow

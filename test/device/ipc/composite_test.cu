@@ -1,56 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices on several hosts: within one by memory of devices, between them by libfabric.
-#include <collectx/cuda_composite.cuh>
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
-
-#include "../standin/serial_block.hpp"
-#include "network/hosts.hpp"
-#include "network/ready.hpp"
-
-namespace cx = collectx;
-using communicator = cx::communicator<cx::cuda_composite_transport>;
+#include "host_ranks.hpp"
 
 namespace {
 
-constexpr cx::algo::ring ring;
+namespace cx = collectx;
+using host_ranks::check, host_ranks::communicator, host_ranks::ring;
 
-cx::cuda_composite::options small() {
-  cx::cuda_composite::options o;
-  o.blocks = 2;
-  o.slots = {4, 4096};
-  o.low_latency = {2, 1024};
-  o.device = 0;
-  o.host.between.slots = 4;
-  o.host.between.slot_bytes = 4096;
-  o.host.join_timeout = std::chrono::seconds(30);
-  return o;
-}
-
-/// f(communicator&) -> status on as many ranks as `where` names hosts for.
-template <class F>
-void start(processes::group& ranks, cx::in_process_rendezvous& table, network::hosts const& hosts, std::vector<int> const& where, F f,
-           int odd = -1, long fails_at = 0) {
-  for (int r = 0; r < static_cast<int>(where.size()); ++r)
-    ranks.start([&, f, r, odd, fails_at]() -> cx::status {
-      if (!hosts.enter(where[static_cast<std::size_t>(r)])) return cx::status::system(errno, "cannot enter a host");
-      standin::plans<float, cx::sum>();
-      standin::plans<std::byte, cx::detail::moves_only>();
-      standin::plans<std::uint8_t, cx::sum>();
-      if (r == odd) standin::standin_fail_at(fails_at);
-      auto comm = cx::cuda_composite::join(table.of(r), small());
-      if (!comm) return comm.error();
-      cx::status const s = f(*comm);
-      return s.ok() ? s : comm->abort(s);
-    });
-}
-
-cx::status check(bool good, communicator& comm, char const* what) {
-  return good ? cx::status{} : cx::status::failure(cx::errc::system, comm.rank(), "rank %d: %s", comm.rank(), what);
-}
+void use_kernels(int) { standin::plans<float, cx::sum>(); }
 
 cx::status sums(communicator& comm) {
   cudaStream_t stream = nullptr;
@@ -93,7 +50,7 @@ TEST_CASE("calls on streams among devices on one, two and three hosts") {
     auto table = cx::in_process_rendezvous::create(static_cast<int>(where.size()));
     REQUIRE(table.has_value());
     processes::group ranks(static_cast<int>(where.size()));
-    start(ranks, *table, *hosts, where, sums);
+    host_ranks::start(ranks, *table, *hosts, where, host_ranks::small(), use_kernels, sums);
     ranks.wait();
     for (int r = 0; r < static_cast<int>(where.size()); ++r) {
       INFO(ranks[r].text);
@@ -110,7 +67,7 @@ TEST_CASE("a rank that is killed while kernels on other hosts wait for it: all e
   auto table = cx::in_process_rendezvous::create(3);
   REQUIRE(table.has_value());
   processes::group ranks(3);
-  start(ranks, *table, *hosts, where, [](communicator& comm) -> cx::status {
+  host_ranks::start(ranks, *table, *hosts, where, host_ranks::small(), use_kernels, [](communicator& comm) -> cx::status {
     if (cx::status s = sums(comm); !s) return s;
     if (comm.rank() == 1) ::raise(SIGKILL);
     cudaStream_t stream = nullptr;
@@ -128,52 +85,13 @@ TEST_CASE("a rank that is killed while kernels on other hosts wait for it: all e
   }
 }
 
-TEST_CASE("every call of CUDA fails once on a rank: ranks on all hosts end in an error, and none hangs") {
-  auto const hosts = network::hosts::make(2);
-  if (!hosts) return;
-  std::vector<int> const where{0, 1, 0};
-  struct marks {
-    int struck;
-    char what[64];
-  };
-  marks* const seen = processes::shared<marks>();
-  bool more = true;
-  for (long k = 1; more; ++k) {
-    CAPTURE(k);
-    REQUIRE(k < 1000);
-    *seen = {1, ""};
-    auto table = cx::in_process_rendezvous::create(3);
-    REQUIRE(table.has_value());
-    processes::group ranks(3);
-    auto const work = [seen](communicator& comm) -> cx::status {
-      cx::status const s = sums(comm);
-      char const* const failed = standin::standin_failed();
-      if (comm.rank() == 0) seen->struck = failed != nullptr;
-      if (comm.rank() == 0 && failed != nullptr) std::snprintf(seen->what, sizeof seen->what, "%s", failed);
-      return s;
-    };
-    start(ranks, *table, *hosts, where, work, 0, k);
-    ranks.wait();
-    more = seen->struck != 0;
-    for (int r = 0; r < 3; ++r) {
-      CAPTURE(r);
-      INFO(ranks[r].text);
-      INFO(seen->what);
-      REQUIRE((ranks[r].code != 0) == more);
-      CHECK(ranks[r].seconds < 10);
-      if (more) CHECK(ranks[r].names("rank 0"));
-    }
-  }
-  ::munmap(seen, sizeof *seen);
-}
-
 TEST_CASE("a rank on another host that makes no call: kernels are late, and the rank is named") {
   auto const hosts = network::hosts::make(3);
   if (!hosts) return;
   auto table = cx::in_process_rendezvous::create(3);
   REQUIRE(table.has_value());
   processes::group ranks(3);
-  start(ranks, *table, *hosts, {0, 1, 2}, [](communicator& comm) -> cx::status {
+  host_ranks::start(ranks, *table, *hosts, {0, 1, 2}, host_ranks::small(), use_kernels, [](communicator& comm) -> cx::status {
     if (cx::status s = sums(comm); !s) return s;
     cudaStream_t stream = nullptr;
     if (cx::status s = check(cudaStreamCreate(&stream) == cudaSuccess, comm, "no stream"); !s) return s;

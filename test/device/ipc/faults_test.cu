@@ -1,80 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every call of CUDA is made to fail once, and every rank is killed at every one of its calls: every run ends, in an error on every rank.
 #include "gpu_ranks.hpp"
+#include "gpu_work.hpp"
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 
 namespace {
 
 namespace cx = collectx;
-constexpr std::size_t count = 6000;
-constexpr cx::algo::direct direct;  // named, since the automatic choice would have all families compiled
-
-/// What happened to a rank that was to fail, as its parent sees it.
-struct marks {
-  int struck;   // before its work was done
-  int unheard;  // by a destructor: it gives back what is not needed any more, and nobody hears of it
-  int finished;
-  int left_over;    // allocations and mappings
-  int descriptors;  // more than before
-};
-
-/// Names that are none of libfabric's, whose tests may run beside this one.
-std::size_t names_in_shm() {
-  std::vector<std::string> const names = processes::names_in("/dev/shm");
-  return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](std::string const& n) { return n.find(':') == n.npos; }));
-}
-
-cx::status capture_and_replay(gpu::communicator& comm, gpu::buffer<float>& in, gpu::buffer<float>& out, cudaStream_t stream) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t ready = nullptr;
-  if (cx::status s = gpu::ok(comm, cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
-  cx::status const called = comm.all_reduce(in.all(), out.all(), cx::sum{}, stream, direct);
-  cudaError_t const captured = cudaStreamEndCapture(stream, &graph);
-  if (!called) return called;
-  if (cx::status s = gpu::ok(comm, captured, "end of capture"); !s) return s;
-  cx::status s = gpu::ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate");
-  if (s.ok()) s = gpu::ok(comm, cudaGraphDestroy(graph), "destroy the graph");
-  if (s.ok()) s = gpu::ok(comm, cudaGraphLaunch(ready, stream), "replay");
-  if (s.ok()) s = gpu::ok(comm, cudaStreamSynchronize(stream), "end of replay");
-  if (s.ok()) s = gpu::ok(comm, cudaGraphExecDestroy(ready), "destroy the replay");
-  return s;
-}
-
-/// A bit of everything, and a barrier at the end, without which a rank could be gone before another one fails.
-cx::status work(gpu::communicator& comm, bool& struck) {
-  gpu::buffer<float> in(count), out(count);
-  gpu::stream stream, other;
-  for (cudaError_t e : {in.error(), out.error(), stream.error(), other.error()})
-    if (cx::status s = gpu::ok(comm, e, "buffers"); !s) return s;
-  std::vector<float> values(count, static_cast<float>(comm.rank() + 1));
-  if (cx::status s = gpu::ok(comm, in.fill(values), "fill"); !s) return s;
-  if (cx::status s = comm.all_reduce(in.first(10), out.first(10), cx::sum{}, cudaStream_t{stream}, direct); !s) return s;
-  if (cx::status s = comm.all_reduce(in.all(), out.all(), cx::sum{}, cudaStream_t{other}, cx::algo::recursive_halving{}); !s) return s;
-  if (cx::status s = comm.barrier(cudaStream_t{stream}, direct); !s) return s;
-  if (cx::status s = gpu::ok(comm, cudaStreamSynchronize(stream), "synchronise"); !s) return s;
-  if (cx::status s = comm.all_reduce(in.all(), out.all(), cx::sum{}, cudaStream_t{stream}, direct); !s) return s;
-  if (cx::status s = capture_and_replay(comm, in, out, stream); !s) return s;
-  {
-    auto registered = comm.register_buffer(in.first(2000));
-    if (!registered) return comm.abort(registered.error());  // a failure on all ranks, which leaves the group as it was
-    if (cx::status s = comm.all_reduce(*registered, out.first(2000), cx::sum{}, cudaStream_t{stream}); !s) return s;
-    if (cx::status s = gpu::ok(comm, cudaStreamSynchronize(stream), "synchronise"); !s) return s;
-    if (cx::status s = comm.status(); !s) return s;
-    if (cx::status s = comm.barrier(direct); !s) return s;  // nobody's memory is still being read
-  }
-  if (cx::status s = gpu::ok(comm, out.read(values), "read"); !s) return s;
-  float const expected = static_cast<float>(comm.size() * (comm.size() + 1) / 2);
-  for (float v : values)
-    if (v != expected) return comm.abort(cx::status::failure(cx::errc::system, comm.rank(), "a sum is %g", static_cast<double>(v)));
-  cx::status const last = comm.barrier(direct);
-  struck = standin::standin_failed() != nullptr;
-  return last;
-}
+using gpu::marks, gpu::names_in_shm;
 
 /// One run in which rank `odd` meets what `arm` has laid for it. Gives the marks of that rank.
 template <class Arm>
@@ -85,26 +21,13 @@ marks one_run(int size, int odd, processes::group& group, Arm arm) {
   cx::cuda_ipc::options const options = gpu::small();
   for (int r = 0; r < size; ++r)
     group.start([&, r]() -> cx::status {
-      standin::plans<float, cx::sum>();
-      standin::plans<std::uint8_t, cx::sum>();
-      standin::direct_all_reduces<float, cx::sum>();
-      if (r == odd) arm();
-      cx::status s;
-      bool struck = true;
-      std::size_t const before = processes::count_in("/proc/self/fd");
-      {
+      auto const armed = [&] {
+        if (r == odd) arm();
+      };
+      return gpu::live(r == odd ? seen : nullptr, armed, [&] {
         auto mine = table->of(r);
-        auto comm = cx::cuda_ipc::join(mine, options);
-        s = comm ? work(*comm, struck) : comm.error();
-      }
-      if (r == odd) {
-        seen->struck = struck;
-        seen->unheard = standin::standin_failed() != nullptr && std::strcmp(standin::standin_failed(), "cudaIpcCloseMemHandle") == 0;
-        seen->finished = 1;
-        seen->descriptors = static_cast<int>(processes::count_in("/proc/self/fd") - before);
-        seen->left_over = standin::standin_allocations() + standin::standin_mappings();
-      }
-      return s;
+        return cx::cuda_ipc::join(mine, options);
+      });
     });
   group.wait();
   marks const m = *seen;

@@ -5,15 +5,12 @@
 #include <collectx/cuda_ipc.cuh>
 
 #include "../../run/processes.hpp"
+#include "gpu_memory.hpp"
 #if ON_GPU
 #include "../gpu/standin.hpp"
 #else
 #include "../standin/serial_block.hpp"
 #endif
-
-#include <cstdlib>
-#include <span>
-#include <vector>
 
 namespace gpu {
 
@@ -32,45 +29,6 @@ inline cx::cuda_ipc::options small() {
   o.join_timeout = std::chrono::seconds(20);
   return o;
 }
-
-/// What the runtime says, as a status that ends the group.
-inline cx::status ok(communicator& comm, cudaError_t e, char const* what) {
-  return e == cudaSuccess ? cx::status{} : comm.abort(cx::detail::device_failure(e, comm.rank(), what));
-}
-
-/// Device memory of a test.
-template <class T>
-class buffer {
- public:
-  buffer(std::size_t count) : count_(count) { error_ = cudaMalloc(reinterpret_cast<void**>(&at_), count * sizeof(T)); }
-  buffer(buffer const&) = delete;
-  ~buffer() { (void)cudaFree(at_); }
-  cudaError_t error() const { return error_; }
-  std::span<T> all() const { return {at_, count_}; }
-  std::span<T> first(std::size_t count) const { return {at_, count}; }
-  cudaError_t fill(std::vector<T> const& from) { return cudaMemcpy(at_, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice); }
-  cudaError_t read(std::vector<T>& to) const { return cudaMemcpy(to.data(), at_, to.size() * sizeof(T), cudaMemcpyDeviceToHost); }
-
- private:
-  std::size_t count_;
-  T* at_ = nullptr;
-  cudaError_t error_;
-};
-
-class stream {
- public:
-  stream() { error_ = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
-  stream(stream const&) = delete;
-  ~stream() {
-    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-  }
-  cudaError_t error() const { return error_; }
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaError_t error_;
-};
 
 /// Starts `size` ranks, each of which joins and runs f(comm) -> status; `before(rank)` comes first.
 template <class Before, class F>

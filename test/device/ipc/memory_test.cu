@@ -1,88 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registered buffers: kinds of memory, parts of allocations, what is freed and allocated anew, and how many mappings are kept.
 #include "gpu_ranks.hpp"
+#include "gpu_registered.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <string>
 #include <thread>
 
 namespace {
 
 namespace cx = collectx;
-constexpr cx::algo::direct direct;
-constexpr std::size_t piece = ON_GPU ? std::size_t{2} << 20 : std::size_t{64} << 10;  // the granularity of memory by pieces
-
-/// Physical memory as PyTorch's expandable segments have it: one range of addresses, mapped piece by piece.
-class expandable {
- public:
-  expandable(int pieces, bool shareable) : bytes_(static_cast<std::size_t>(pieces) * piece) {
-    cx::result<cx::detail::driver_calls> driver = cx::detail::driver_calls::load(0);
-    void* create = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    (void)cudaGetDriverEntryPointByVersion("cuMemCreate", &create, 12000, cudaEnableDefault, &found);
-    auto const make = reinterpret_cast<decltype(&::cuMemCreate)>(create);
-    driver_ = *driver;
-    CUmemAllocationProp how{};
-    how.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    how.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-    how.requestedHandleTypes = shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
-    good_ = driver_.reserve(&at_, bytes_, 0, 0, 0) == CUDA_SUCCESS;
-    for (int i = 0; i < pieces; ++i) {
-      CUmemGenericAllocationHandle handle{};
-      good_ = good_ && make(&handle, piece, &how, 0) == CUDA_SUCCESS &&
-              driver_.map(at_ + static_cast<std::size_t>(i) * piece, piece, 0, handle, 0) == CUDA_SUCCESS &&
-              driver_.release(handle) == CUDA_SUCCESS;
-    }
-    CUmemAccessDesc access{};
-    access.location = how.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    good_ = good_ && driver_.set_access(at_, bytes_, &access, 1) == CUDA_SUCCESS;
-  }
-  expandable(expandable const&) = delete;
-  ~expandable() {
-    (void)driver_.unmap(at_, bytes_);
-    (void)driver_.free_addresses(at_, bytes_);
-  }
-  bool good() const { return good_; }
-  std::span<int> part(std::size_t first, std::size_t count) const {
-    return std::span<int>(reinterpret_cast<int*>(at_), bytes_ / sizeof(int)).subspan(first, count);
-  }
-
- private:
-  cx::detail::driver_calls driver_;
-  CUdeviceptr at_ = 0;
-  std::size_t bytes_;
-  bool good_;
-};
-
-cx::status failed(gpu::communicator& comm, char const* what) {
-  return comm.abort(cx::status::failure(cx::errc::system, comm.rank(), "rank %d: %s", comm.rank(), what));
-}
-
-/// Every rank fills its buffer with `mark` + rank, and finds the others' where the registration says they are.
-template <class Buffer>
-cx::status see_one_another(gpu::communicator& comm, Buffer const& registered, int mark) {
-  std::vector<int> values(registered.size(), mark + comm.rank());
-  std::vector<int*> where(static_cast<std::size_t>(comm.size()));
-  cudaError_t e = cudaMemcpy(registered.data(), values.data(), values.size() * sizeof(int), cudaMemcpyHostToDevice);
-  if (e == cudaSuccess) e = cudaMemcpy(where.data(), registered.where().addresses(), where.size() * sizeof(int*), cudaMemcpyDeviceToHost);
-  if (cx::status s = gpu::ok(comm, e, "copies"); !s) return s;
-  if (cx::status s = comm.barrier(direct); !s) return s;
-  for (int r = 0; r < comm.size(); ++r) {
-    e = cudaMemcpy(values.data(), where[static_cast<std::size_t>(r)], values.size() * sizeof(int), cudaMemcpyDeviceToHost);
-    if (cx::status s = gpu::ok(comm, e, "reading another rank's memory"); !s) return s;
-    for (int v : values)
-      if (v != mark + r)
-        return comm.abort(cx::status::failure(cx::errc::system, r, "rank %d sees %d of rank %d, not %d", comm.rank(), v, r, mark + r));
-  }
-  return comm.barrier(direct);
-}
+using gpu::direct, gpu::expandable, gpu::failed, gpu::piece, gpu::see_one_another;
 
 template <class F>
 void ranks(int size, F f, cx::cuda_ipc::options const& options = gpu::small()) {
-  cx::status const s = cx::cuda_ipc::run(size, options, [&](gpu::communicator& comm) -> cx::status { return f(comm); });
+  cx::status const s = cx::cuda_ipc::run(size, options, [&](gpu::communicator& comm) -> cx::status {
+    if (cx::status s = gpu::ok(comm, cudaSetDevice(comm.transport().options().device), "its device"); !s) return s;
+    return f(comm);
+  });
   CHECK_MESSAGE(s.ok(), std::string(s.what()));
 }
 
@@ -206,55 +142,56 @@ TEST_CASE("memory of the library's own is given out again") {
 }
 
 TEST_CASE("MEM-03: all-reduces read registered buffers where they lie, out of place and in place, in graphs, and large ones by slots") {
-  for (int n = 2; n <= 4; ++n)
-    ranks(n, [](gpu::communicator& comm) -> cx::status {
-      standin::direct_all_reduces<int, cx::sum>();
-      standin::plans<int, cx::sum>();
-      gpu::buffer<int> memory(200000), out(200000);
-      gpu::stream stream;
-      cudaStream_t const on = stream;
-      int const size = comm.size(), sum = size * (size + 1) / 2;
-      for (std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{60000}, std::size_t{200000}}) {
-        auto in = comm.register_buffer(memory.first(count));
-        if (!in) return in.error();
-        for (bool in_place : {false, true}) {
-          std::span<int> const to = in_place ? std::span<int>(*in) : out.first(count);
-          std::vector<int> values(count, comm.rank() + 1);
-          if (cx::status s = gpu::ok(comm, memory.fill(values), "fill"); !s) return s;
-          if (cx::status s = comm.all_reduce(*in, to, cx::sum{}, on); !s) return s;
-          if (!in_place)  // again, while others may be at the first one still
-            if (cx::status s = comm.all_reduce(*in, to, cx::sum{}, on); !s) return s;
-          if (cx::status s = gpu::ok(comm, cudaStreamSynchronize(on), "synchronise"); !s) return s;
-          if (cx::status s = comm.status(); !s) return s;
-          if (cx::status s = gpu::ok(comm, cudaMemcpy(values.data(), to.data(), count * sizeof(int), cudaMemcpyDeviceToHost), "read"); !s)
-            return s;
-          for (int v : values)
-            if (v != sum) return failed(comm, "a sum is wrong");
-          if (cx::status s = comm.barrier(direct); !s) return s;
-        }
-      }
-      return {};
-    });
+  for (int n = 2; n <= 4; ++n) ranks(n, [](gpu::communicator& comm) { return gpu::sums_of_registered(comm); });
 }
 
 TEST_CASE("a buffer that cannot be registered is an error on all ranks, and the group goes on") {
   ranks(2, [](gpu::communicator& comm) -> cx::status {
-    std::vector<int> on_host(100);
+    if (cx::status s = gpu::refusals(comm); !s) return s;
     gpu::buffer<int> memory(100);
-    expandable closed(1, false);
-    auto const expect = [&](auto const& made, cx::errc code, char const* part) -> cx::status {
-      if (made) return failed(comm, "this was registered");
-      if (made.error().code() == code && std::strstr(made.error().what(), part) != nullptr) return {};
-      return failed(comm, made.error().what());
-    };
-    bool const odd = comm.rank() == 1;
-    auto const host = comm.register_buffer(odd ? std::span<int>(on_host) : memory.all());
-    if (cx::status s = expect(host, cx::errc::invalid_argument, odd ? "device memory" : "rank 1 cannot share"); !s) return s;
-    auto const unequal = comm.register_buffer(memory.first(odd ? 50 : 100));
-    if (cx::status s = expect(unequal, cx::errc::mismatch, "rank 1 registers a buffer of 200 bytes, rank 0 one of 400"); !s) return s;
-    auto const unshared = comm.register_buffer(closed.part(0, 100));
-    if (cx::status s = expect(unshared, cx::errc::not_supported, "cannot be shared with other processes"); !s) return s;
     auto whole = comm.register_buffer(memory.all());
     return whole ? see_one_another(comm, *whole, 1) : whole.error();
   });
 }
+
+#if !ON_GPU  // devices that do not reach one another are to be had of the stand-in only
+TEST_CASE("registered buffers out of one another's reach, or by the option stage, are read by slots, and refused for the same reasons") {
+  for (bool by_choice : {true, false}) {
+    CAPTURE(by_choice);
+    cx::cuda_ipc::options options = gpu::small();
+    options.stage = by_choice;
+    if (!by_choice) options.device = cx::cuda_ipc::options::by_rank;
+    if (!by_choice) ::setenv("STANDIN_NO_PEER", "1", 1);
+    ranks(
+        2,
+        [](gpu::communicator& comm) -> cx::status {
+          if (comm.transport().reads_directly(1000, sizeof(int))) return failed(comm, "this is read in a wrong way");
+          if (cx::status s = gpu::refusals(comm); !s) return s;
+          return gpu::sums_of_registered(comm);
+        },
+        options);
+    ::unsetenv("STANDIN_NO_PEER");
+  }
+}
+
+TEST_CASE("a group out of a group keeps a device that was chosen by rank, or that the thread had then") {
+  ::setenv("STANDIN_DEVICES", "2", 1);
+  for (int device : {cx::cuda_ipc::options::by_rank, cx::cuda_ipc::options::current}) {
+    CAPTURE(device);
+    cx::cuda_ipc::options options = gpu::small();
+    options.device = device;
+    ranks(
+        4,
+        [](gpu::communicator& comm) -> cx::status {
+          int const mine = comm.transport().side().device();
+          if (cudaSetDevice(1) != cudaSuccess) return failed(comm, "no second device");
+          auto half = comm.split(comm.rank() % 2);
+          if (!half) return half.error();
+          if (half->transport().side().device() != mine) return failed(comm, "another device than before");
+          return half->barrier(direct);
+        },
+        options);
+  }
+  ::unsetenv("STANDIN_DEVICES");
+}
+#endif

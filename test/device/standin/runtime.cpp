@@ -24,6 +24,7 @@ namespace {
 std::atomic<long> calls{0};
 std::atomic<long> fail_at{setting("STANDIN_FAIL", 0)};
 std::atomic<long> kill_at{0};
+std::atomic<int> kill_by{SIGKILL};
 std::atomic<char const*> failed{nullptr};
 int current_device() { return chosen_device < 0 ? 0 : chosen_device; }
 thread_local cudaError_t last_error = cudaSuccess;
@@ -100,6 +101,7 @@ cudaError_t launch(void const* stub, dim3 grid, dim3 block, void** arguments, cu
   }
   unsigned const blocks = grid.x * grid.y * grid.z, threads = block.x * block.y * block.z;
   if (blocks == 0 || threads == 0 || threads > 1024) return cudaErrorInvalidConfiguration;
+  if (stream_of(stream).device != current_device()) return cudaErrorInvalidResourceHandle;
   return push(stream, [body, blocks, threads] {
     std::vector<std::thread> others;
     for (unsigned b = 1; b < blocks; ++b) others.emplace_back([&body, blocks, threads, b] { body({blocks, threads, b}); });
@@ -151,7 +153,7 @@ bool standin::strikes(char const* name) {
   static bool const trace = setting("STANDIN_TRACE", 0) != 0;
   long const n = ++calls;
   if (trace) std::fprintf(stderr, "standin %d: %ld %s\n", static_cast<int>(::getpid()), n, name);
-  if (n == kill_at.load()) ::raise(SIGKILL);
+  if (n == kill_at.load()) ::raise(kill_by);
   if (n != fail_at.load()) return false;
   failed = name;
   return true;
@@ -178,7 +180,7 @@ void standin_register(void const* stub, body_maker make, void* body) {
 }
 long standin_calls() { return calls; }
 void standin_fail_at(long call) { calls = 0, kill_at = 0, fail_at = call, failed = nullptr; }
-void standin_kill_at(long call) { calls = 0, kill_at = call, fail_at = 0, failed = nullptr; }
+void standin_kill_at(long call, int signal) { calls = 0, kill_by = signal, kill_at = call, fail_at = 0, failed = nullptr; }
 char const* standin_failed() { return failed; }
 int standin_allocations() {
   std::lock_guard const held(state::get().lock);

@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <csignal>
 #include <cstddef>
 #include <functional>
 #include <tuple>
@@ -27,11 +28,11 @@ using body_maker = std::function<void(launched const&)> (*)(void* body, void** a
 
 extern "C" {
 void standin_register(void const* stub, body_maker make, void* body);
-/// Calls made by this process since the last of these three, and the one that is to fail, or at which the process is to be killed: 0 for
-/// none.
+/// Calls made by this process since the last of these three, and the one that is to fail, or at which the process is to be killed, or
+/// stopped: 0 for none.
 long standin_calls();
 void standin_fail_at(long call);
-void standin_kill_at(long call);
+void standin_kill_at(long call, int signal = SIGKILL);
 /// The name of the call that has failed so, or null.
 char const* standin_failed();
 /// What this process has not given back: allocations, and mappings of others' memory.

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank does that may be struck at any call of CUDA, and what is left of it.
+#pragma once
+
+#include <sys/socket.h>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "../../run/processes.hpp"
+#include "gpu_calls.hpp"
+
+namespace gpu {
+
+/// What happened to a rank that was to fail, as its parent sees it.
+struct marks {
+  int struck;   // before its work was done
+  int unheard;  // by a destructor: it gives back what is not needed any more, and nobody hears of it
+  int finished;
+  int left_over;    // allocations and mappings
+  int descriptors;  // more than before
+};
+
+/// Names that are none of libfabric's, whose tests may run beside this one.
+inline std::size_t names_in_shm() {
+  std::vector<std::string> const names = processes::names_in("/dev/shm");
+  return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](std::string const& n) { return n.find(':') == n.npos; }));
+}
+
+template <class Comm>
+cx::status capture_and_replay(Comm& comm, buffer<float>& in, buffer<float>& out, cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  if (cx::status s = ok(comm, cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
+  cx::status const called = comm.all_reduce(in.all(), out.all(), cx::sum{}, stream, direct);
+  cudaError_t const captured = cudaStreamEndCapture(stream, &graph);
+  if (!called) return called;
+  if (cx::status s = ok(comm, captured, "end of capture"); !s) return s;
+  cx::status s = ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate");
+  if (s.ok()) s = ok(comm, cudaGraphDestroy(graph), "destroy the graph");
+  if (s.ok()) s = ok(comm, cudaGraphLaunch(ready, stream), "replay");
+  if (s.ok()) s = ok(comm, cudaStreamSynchronize(stream), "end of replay");
+  if (s.ok()) s = ok(comm, cudaGraphExecDestroy(ready), "destroy the replay");
+  return s;
+}
+
+/// A bit of everything, and a barrier at the end, without which a rank could be gone before another one fails.
+template <class Comm>
+cx::status work(Comm& comm, bool& struck) {
+  constexpr std::size_t count = 6000;
+  buffer<float> in(count), out(count);
+  stream stream, other;
+  for (cudaError_t e : {in.error(), out.error(), stream.error(), other.error()})
+    if (cx::status s = ok(comm, e, "buffers"); !s) return s;
+  std::vector<float> values(count, static_cast<float>(comm.rank() + 1));
+  if (cx::status s = ok(comm, in.fill(values), "fill"); !s) return s;
+  if (cx::status s = comm.all_reduce(in.first(10), out.first(10), cx::sum{}, cudaStream_t{stream}, direct); !s) return s;
+  if (cx::status s = comm.all_reduce(in.all(), out.all(), cx::sum{}, cudaStream_t{other}, cx::algo::recursive_halving{}); !s) return s;
+  if (cx::status s = comm.barrier(cudaStream_t{stream}, direct); !s) return s;
+  if (cx::status s = ok(comm, cudaStreamSynchronize(stream), "synchronise"); !s) return s;
+  if (cx::status s = comm.all_reduce(in.all(), out.all(), cx::sum{}, cudaStream_t{stream}, direct); !s) return s;
+  if (cx::status s = capture_and_replay(comm, in, out, stream); !s) return s;
+  {
+    auto registered = comm.register_buffer(in.first(2000));
+    if (!registered) return comm.abort(registered.error());  // a failure on all ranks, which leaves the group as it was
+    if (cx::status s = comm.all_reduce(*registered, out.first(2000), cx::sum{}, cudaStream_t{stream}); !s) return s;
+    if (cx::status s = ok(comm, cudaStreamSynchronize(stream), "synchronise"); !s) return s;
+    if (cx::status s = comm.status(); !s) return s;
+    if (cx::status s = comm.barrier(direct); !s) return s;  // nobody's memory is still being read
+  }
+  if (cx::status s = ok(comm, out.read(values), "read"); !s) return s;
+  float const expected = static_cast<float>(comm.size() * (comm.size() + 1) / 2);
+  for (float v : values)
+    if (v != expected) return comm.abort(cx::status::failure(cx::errc::system, comm.rank(), "a sum is %g", static_cast<double>(v)));
+  cx::status const last = comm.barrier(direct);
+  struck = standin::standin_failed() != nullptr;
+  return last;
+}
+
+/// Descriptors of this process, but for connections: libfabric 1.17 may keep one that has come while its endpoint closes.
+inline int descriptors() {
+  int n = 0;
+  for (std::string const& name : processes::names_in("/proc/self/fd")) {
+    int domain = 0;
+    ::socklen_t bytes = sizeof domain;
+    bool const socket = ::getsockopt(std::atoi(name.c_str()), SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0;
+    n += !socket || (domain != AF_INET && domain != AF_INET6);
+  }
+  return n;
+}
+
+/// A rank from joining to its end; `arm` lays what it is to meet. join() -> result<communicator>.
+template <class Arm, class Join>
+cx::status live(marks* seen, Arm arm, Join join) {
+  standin::plans<float, cx::sum>();
+  standin::plans<std::uint8_t, cx::sum>();
+  standin::direct_all_reduces<float, cx::sum>();
+  arm();
+  cx::status s;
+  bool struck = true;
+  int const before = descriptors();
+  {
+    auto comm = join();
+    s = comm ? work(*comm, struck) : comm.error();
+  }
+  if (seen == nullptr) return s;
+  seen->struck = struck;
+  seen->unheard = standin::standin_failed() != nullptr && std::strcmp(standin::standin_failed(), "cudaIpcCloseMemHandle") == 0;
+  seen->finished = 1;
+  seen->descriptors = descriptors() - before;
+  seen->left_over = standin::standin_allocations() + standin::standin_mappings();
+  return s;
+}
+
+}  // namespace gpu
