@@ -24,6 +24,8 @@ cx::status add_up(cx::communicator<cx::cuda_ipc_transport>& comm, float* gradien
 
 /// Runs `add_up`, and looks at what comes of it.
 cx::status be_rank(cx::communicator<cx::cuda_ipc_transport>& comm) {
+  if (cudaSetDevice(comm.transport().options().device) != cudaSuccess)
+    return cx::status::failure(cx::errc::system, comm.rank(), "rank %d does not get at its device", comm.rank());
   std::size_t const count = 100000;
   std::vector<float> values(count, static_cast<float>(comm.rank() + 1));
   float* gradients = nullptr;
