@@ -4,13 +4,11 @@
 
 #include "gpu_work.hpp"
 #include "host_ranks.hpp"
-#include "support/effort.hpp"
-#include "support/seed.hpp"
 
 namespace {
 
 namespace cx = collectx;
-using gpu::marks, gpu::names_in_shm;
+using gpu::marks, gpu::names_in_shm, gpu::strokes;
 using host_ranks::check, host_ranks::communicator, host_ranks::ring;
 
 constexpr int size = 3;
@@ -34,13 +32,6 @@ marks one_run(network::hosts const& hosts, std::vector<int> const& where, int od
   ::munmap(seen, sizeof *seen);
   return m;
 }
-
-/// Calls are struck one after the other, or every so many, beginning with one by the seed.
-struct strokes {
-  long step, next;
-  explicit strokes(long usual)
-      : step(support::everything() ? 1 : usual), next(1 + static_cast<long>(support::seed() % static_cast<std::uint64_t>(step))) {}
-};
 
 void calls_fail(std::vector<int> const& where, int odd) {
   auto const hosts = network::hosts::make(2);

@@ -10,6 +10,8 @@
 
 #include "../../run/processes.hpp"
 #include "gpu_calls.hpp"
+#include "support/effort.hpp"
+#include "support/seed.hpp"
 
 namespace gpu {
 
@@ -27,6 +29,13 @@ inline std::size_t names_in_shm() {
   std::vector<std::string> const names = processes::names_in("/dev/shm");
   return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](std::string const& n) { return n.find(':') == n.npos; }));
 }
+
+/// Calls are struck one after the other, or every so many, beginning with one by the seed.
+struct strokes {
+  long step, next;
+  explicit strokes(long usual)
+      : step(support::everything() ? 1 : usual), next(1 + static_cast<long>(support::seed() % static_cast<std::uint64_t>(step))) {}
+};
 
 template <class Comm>
 cx::status capture_and_replay(Comm& comm, buffer<float>& in, buffer<float>& out, cudaStream_t stream) {

@@ -52,9 +52,11 @@ void start(processes::group& ranks, cx::in_process_rendezvous& table, network::h
     });
 }
 
+inline void nothing(int) {}
+
 /// The same to the end, which has to be a good one. False where there are no hosts.
-template <class F>
-bool run(std::vector<int> const& where, F f, cx::cuda_composite::options const& options = small()) {
+template <class F, class Before = void (*)(int)>
+bool run(std::vector<int> const& where, F f, cx::cuda_composite::options const& options = small(), Before before = nothing) {
   int most = 0;
   for (int h : where) most = most < h ? h : most;
   auto const hosts = network::hosts::make(most + 1);
@@ -67,8 +69,7 @@ bool run(std::vector<int> const& where, F f, cx::cuda_composite::options const& 
     cx::status const s = f(comm);
     return s.ok() ? comm.barrier(gpu::direct) : s;
   };
-  start(
-      ranks, *table, *hosts, where, options, [](int) {}, together);
+  start(ranks, *table, *hosts, where, options, before, together);
   ranks.wait();
   for (int r = 0; r < static_cast<int>(where.size()); ++r) {
     CAPTURE(r);

@@ -22,6 +22,7 @@ struct CUgraphExec_st {
 namespace {
 
 std::atomic<long> calls{0};
+std::atomic<long> flushes{0};
 std::atomic<long> fail_at{setting("STANDIN_FAIL", 0)};
 std::atomic<long> kill_at{0};
 std::atomic<int> kill_by{SIGKILL};
@@ -188,6 +189,7 @@ int standin_allocations() {
   for (auto const& [at, r] : state::get().regions) n += r.from == origin::device || r.from == origin::host || r.from == origin::registered;
   return n;
 }
+long standin_flushes() { return flushes; }
 int standin_mappings() {
   std::lock_guard const held(state::get().lock);
   int n = 0;
@@ -287,6 +289,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget, cudaFlushGPUDirectRDMAWritesScope) {
   STANDIN_CALL;
+  ++flushes;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {

@@ -38,6 +38,8 @@ char const* standin_failed();
 /// What this process has not given back: allocations, and mappings of others' memory.
 int standin_allocations();
 int standin_mappings();
+/// How often it has let a device see what networks have written.
+long standin_flushes();
 }
 
 namespace detail {
