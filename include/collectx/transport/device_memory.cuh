@@ -95,7 +95,7 @@ inline result<memory_part> export_part(driver_calls const& driver, CUdeviceptr a
 }
 
 /// Offers `bytes` from `at` on to other processes. Errors: not_supported where the memory cannot be shared; the text says which can.
-inline result<shared_memory_offer> offer(driver_calls const& driver, void const* at, std::size_t bytes, int rank) {
+inline result<shared_memory_offer> offer_memory(driver_calls const& driver, void const* at, std::size_t bytes, int rank) {
   cudaPointerAttributes facts{};
   if (status s = device_status(cudaPointerGetAttributes(&facts, at), rank, "what kind of memory a buffer is in"); !s) return s;
   if (facts.type != cudaMemoryTypeDevice) {

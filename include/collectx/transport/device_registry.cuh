@@ -67,7 +67,7 @@ class device_registry {
     status mine = at != nullptr ? status{} : borrow(*self, bytes, self->own_, rank);
     shared_memory_offer offered;
     if (mine.ok()) {
-      result<shared_memory_offer> made = offer(context.driver, self->own_, bytes, rank);
+      result<shared_memory_offer> made = offer_memory(context.driver, self->own_, bytes, rank);
       mine = made.error();
       if (made) offered = std::move(*made);
     }

@@ -112,7 +112,7 @@ class device_windows {
       result<device_allocation> memory = device_allocation::zeroed(bytes, errand, rank);
       if (!memory) return memory.error();
       own_ = std::move(*memory);
-      result<shared_memory_offer> offered = offer(driver, own_.at(), bytes, rank);
+      result<shared_memory_offer> offered = offer_memory(driver, own_.at(), bytes, rank);
       if (!offered) return offered.error();
       mine = std::move(*offered);
       return {};
