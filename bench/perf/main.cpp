@@ -22,7 +22,7 @@
 #include <utility>
 
 #if COLLECTX_PERF_CUDA
-#include "on_devices.hpp"
+#include "devices/group.hpp"
 #endif
 #include "report.hpp"
 
@@ -87,22 +87,15 @@ cx::libfabric_options network(perf::settings const& all, cx::transport_options c
 }
 #endif
 
-template <class Tr, class F>
-cx::status take_part(cx::result<cx::communicator<Tr>> comm, F const& f) {
-  if (!comm) return comm.error();
-  cx::status const s = f(*comm);
-  return s ? s : comm->abort(s);
-}
-
 /// This process is one rank, and there are others.
 template <class F>
 cx::status be_rank(cx::environment_rendezvous& meeting, perf::settings const& all, cx::transport_options const& chosen, F const& f) {
 #if COLLECTX_PERF_LIBFABRIC
-  if (all.transport == perf::wire::libfabric) return take_part(cx::libfabric::join(meeting, network(all, chosen)), f);
+  if (all.transport == perf::wire::libfabric) return perf::take_part(cx::libfabric::join(meeting, network(all, chosen)), f);
 #else
   static_cast<void>(all);
 #endif
-  return take_part(cx::shared_memory::join(meeting, chosen), f);
+  return perf::take_part(cx::shared_memory::join(meeting, chosen), f);
 }
 
 template <class F>
@@ -117,7 +110,7 @@ cx::status start_ranks(perf::settings const& all, cx::transport_options const& c
 /// What the transport takes where nothing else is asked for.
 cx::transport_options defaults(perf::wire transport) {
 #if COLLECTX_PERF_CUDA
-  if (transport == perf::wire::cuda_ipc) return perf::defaults_on_devices();
+  if (perf::on_devices(transport)) return perf::defaults_on_devices(transport);
 #endif
   cx::transport_options chosen;
 #if COLLECTX_PERF_LIBFABRIC
@@ -135,7 +128,7 @@ cx::transport_options defaults(perf::wire transport) {
 /// Ranks over the wire that was chosen, each of which measures.
 cx::status measure(perf::job const& what, cx::transport_options const& chosen, cx::environment_rendezvous& meeting, shared_rows& rows) {
 #if COLLECTX_PERF_CUDA
-  if (what.all->transport == perf::wire::cuda_ipc)
+  if (perf::on_devices(what.all->transport))
     return perf::measure_on_devices(what, what.all->launched ? &meeting : nullptr, take_row, &rows);
 #endif
   auto const ranks = [&](auto& comm) { return perf::measure(comm, what, take_row, &rows); };
@@ -149,24 +142,6 @@ perf::finished_job run(perf::job const& what, cx::transport_options const& chose
   cx::status const s = measure(what, chosen, meeting, rows);
   if (!s) throw std::runtime_error(std::string(perf::name(what.what)) + " by " + what.algorithm + ": " + s.what());
   return {what, rows.copy()};
-}
-
-std::vector<perf::job> jobs_of(perf::settings const& all) {
-  std::vector<perf::job> jobs;
-  for (perf::collective c : all.collectives) {
-    std::vector<perf::operation> const operations = perf::reduces(c) ? all.operations : std::vector{perf::operation::sum};
-    std::vector<int> const roots = perf::has_root(c) ? all.roots : std::vector{0};
-    for (std::string const& algorithm : all.algorithms) {
-      perf::schedule_face const* face = nullptr;
-      for (perf::algorithm_entry const& e : perf::algorithms())
-        if (algorithm == e.name) face = e.of[static_cast<int>(c)];
-      if (face == nullptr && algorithm != perf::automatic) continue;
-      for (perf::datatype d : all.datatypes)
-        for (perf::operation o : operations)
-          for (int root : roots) jobs.push_back({&all, c, algorithm.c_str(), face, d, o, root});
-    }
-  }
-  return jobs;
 }
 
 struct close_file {
@@ -194,7 +169,7 @@ int measure_all(perf::settings const& all, cx::environment_rendezvous& meeting) 
   perf::surroundings const here = perf::look_around(chosen);
   if (speaks) perf::print_header(all, here);
   std::vector<perf::finished_job> done;
-  std::vector<perf::job> const jobs = jobs_of(all);
+  std::vector<perf::job> const jobs = perf::jobs_of(all);
   for (perf::job const& what : jobs) check_slots(what);
   for (perf::job const& what : jobs) done.push_back(run(what, chosen, meeting));
   if (!speaks) return 0;

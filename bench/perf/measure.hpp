@@ -3,7 +3,6 @@
 #pragma once
 
 #include <collectx/communicator.hpp>
-#include <collectx/reduce/small_floats.hpp>
 #include <collectx/transport/loopback.hpp>
 #include <collectx/transport/shared_memory.hpp>
 #if COLLECTX_PERF_LIBFABRIC
@@ -13,8 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "options.hpp"
+#include "types.hpp"
 
 namespace perf {
 
@@ -43,9 +44,12 @@ struct row {
 /// Called on rank 0 with every row as soon as it is there.
 using row_taker = void (*)(job const&, std::size_t index, row const&, void* context);
 
+/// Every job that is asked for, offered by its algorithm, and built.
+std::vector<job> jobs_of(settings const& all);
+
 /// Each rank's part of the job. Defined in measure_*.cpp, one for each type: together they would take minutes to compile.
-template <class Tr, class T>
-collectx::status measure_type(collectx::communicator<Tr>& comm, job const& what, row_taker take, void* context);
+template <class Group, class T>
+collectx::status measure_type(Group& group, job const& what, row_taker take, void* context);
 
 /// What the ranks of a measurement have to know of each other: that all are here, the largest times, the sum of a count. In agree.cpp.
 template <class Tr>
@@ -55,35 +59,17 @@ collectx::status slowest_of(collectx::communicator<Tr>& comm, std::span<double> 
 template <class Tr>
 collectx::status total_of(collectx::communicator<Tr>& comm, std::int64_t& count);
 
-template <class Tr>
-collectx::status measure(collectx::communicator<Tr>& comm, job const& what, row_taker take, void* context) {
-  switch (what.type) {
-    case datatype::int8:
-      return measure_type<Tr, std::int8_t>(comm, what, take, context);
-    case datatype::uint8:
-      return measure_type<Tr, std::uint8_t>(comm, what, take, context);
-    case datatype::int16:
-      return measure_type<Tr, std::int16_t>(comm, what, take, context);
-    case datatype::uint16:
-      return measure_type<Tr, std::uint16_t>(comm, what, take, context);
-    case datatype::int32:
-      return measure_type<Tr, std::int32_t>(comm, what, take, context);
-    case datatype::uint32:
-      return measure_type<Tr, std::uint32_t>(comm, what, take, context);
-    case datatype::int64:
-      return measure_type<Tr, std::int64_t>(comm, what, take, context);
-    case datatype::uint64:
-      return measure_type<Tr, std::uint64_t>(comm, what, take, context);
-    case datatype::float32:
-      return measure_type<Tr, float>(comm, what, take, context);
-    case datatype::bfloat16:
-      return measure_type<Tr, collectx::bfloat16>(comm, what, take, context);
-    case datatype::float16:
-      return measure_type<Tr, collectx::float16>(comm, what, take, context);
-    case datatype::float64:
-      break;
-  }
-  return measure_type<Tr, double>(comm, what, take, context);
+/// f(communicator&) by this process, which is one rank of a group.
+template <class Tr, class F>
+collectx::status take_part(collectx::result<collectx::communicator<Tr>> comm, F const& f) {
+  if (!comm) return comm.error();
+  collectx::status const s = f(*comm);
+  return s ? s : comm->abort(s);
+}
+
+template <class Group>
+collectx::status measure(Group& group, job const& what, row_taker take, void* context) {
+  return with_type(what.type, [&]<class T>(std::type_identity<T>) { return measure_type<Group, T>(group, what, take, context); });
 }
 
 }  // namespace perf

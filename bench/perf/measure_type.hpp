@@ -9,50 +9,56 @@
 #include <span>
 #include <vector>
 
+#include "call.hpp"
 #include "data.hpp"
 #include "measure.hpp"
 
 namespace perf {
 
 /// Where the buffers of calls lie, and who makes the calls: memory of the host, and the communicator itself. What is said of another
-/// transport has to be seen by its measure_*.
-template <class Tr>
+/// group has to be seen by its measure_*.
+template <class Group>
 class stage {
  public:
-  explicit stage(collectx::communicator<Tr>& comm) : comm_(comm) {}
-  auto& caller() { return comm_; }
+  explicit stage(Group& comm) : comm_(comm) {}
+  template <class Op, class T>
+  collectx::status make(job const&, collective_call<T> const& call) {
+    return reduces(call.what) ? make_reduction<Op>(comm_, call) : make_move(comm_, call);
+  }
   /// Ends when all calls have.
   collectx::status finish() { return {}; }
+  std::size_t slots() { return static_cast<std::size_t>(comm_.transport().slots()); }
+  std::size_t slot_bytes() { return comm_.transport().slot_bytes(); }
 
   static void* allocate(std::size_t bytes) { return ::operator new(bytes, page, std::nothrow); }
   static void release(void* memory) { ::operator delete(memory, page); }
 
  private:
   static constexpr std::align_val_t page{4096};
-  collectx::communicator<Tr>& comm_;
+  Group& comm_;
 };
 
 /// Elements of one rank, on a page of their own.
-template <class Tr, class T>
+template <class Group, class T>
 class storage {
  public:
-  explicit storage(std::size_t count) : memory_(static_cast<T*>(stage<Tr>::allocate(count * sizeof(T) + 1))), count_(count) {}
+  explicit storage(std::size_t count) : memory_(static_cast<T*>(stage<Group>::allocate(count * sizeof(T) + 1))), count_(count) {}
   explicit operator bool() const { return memory_ != nullptr; }
   std::span<T> first(std::size_t count) const { return {memory_.get(), count}; }
   std::size_t count() const { return count_; }
 
  private:
   struct release {
-    void operator()(T* p) const { stage<Tr>::release(p); }
+    void operator()(T* p) const { stage<Group>::release(p); }
   };
   std::unique_ptr<T, release> memory_;
   std::size_t count_;
 };
 
-template <class Tr, class T, class Op>
+template <class Group, class T, class Op>
 class bench {
  public:
-  bench(collectx::communicator<Tr>& comm, job const& what)
+  bench(Group& comm, job const& what)
       : comm_(comm),
         stage_(comm),
         what_(what),
@@ -93,24 +99,11 @@ class bench {
 
   /// What is measured.
   collectx::status call() {
-    auto&& comm = stage_.caller();
     std::span<T> const in = in_.first(what_.what == collective::all_gather ? share_ : total_);
-    std::span<T> const out = out_.first(what_.what == collective::reduce_scatter && !in_place_ ? share_ : total_);
-    switch (what_.what) {
-      case collective::all_reduce:
-        return in_place_ ? comm.all_reduce(collectx::in_place(out), Op{}, algorithm_) : comm.all_reduce(in, out, Op{}, algorithm_);
-      case collective::reduce_scatter:
-        return in_place_ ? comm.reduce_scatter(collectx::in_place(out), Op{}, algorithm_) : comm.reduce_scatter(in, out, Op{}, algorithm_);
-      case collective::all_gather:
-        return in_place_ ? comm.all_gather(collectx::in_place(out), algorithm_) : comm.all_gather(in, out, algorithm_);
-      case collective::broadcast:
-        return comm.broadcast(out, what_.root, algorithm_);
-      case collective::reduce:
-        break;
-    }
-    if (!is_root()) return comm.reduce(in, out.first(0), Op{}, what_.root, algorithm_);
-    return in_place_ ? comm.reduce(collectx::in_place(out), Op{}, what_.root, algorithm_)
-                     : comm.reduce(in, out, Op{}, what_.root, algorithm_);
+    std::span<T> out = out_.first(what_.what == collective::reduce_scatter && !in_place_ ? share_ : total_);
+    bool const gives_only = what_.what == collective::reduce && !is_root();
+    if (gives_only) out = out.first(0);
+    return stage_.template make<Op, T>(what_, {what_.what, in_place_ && !gives_only, in, out, what_.root, algorithm_});
   }
 
   collectx::status calls(int count) {
@@ -126,9 +119,9 @@ class bench {
     shape(what_.all->sizes.back());
     in_place_ = true;
     prepare(0);
-    std::size_t const share = total_ * sizeof(T) / ranks_, slots = static_cast<std::size_t>(comm_.transport().slots());
-    std::size_t const slots_of_call = (std::max)(share / comm_.transport().slot_bytes(), std::size_t{1});
-    return calls(static_cast<int>((slots + slots_of_call - 1) / slots_of_call));
+    std::size_t const share = total_ * sizeof(T) / ranks_;
+    std::size_t const slots_of_call = (std::max)(share / stage_.slot_bytes(), std::size_t{1});
+    return calls(static_cast<int>((stage_.slots() + slots_of_call - 1) / slots_of_call));
   }
 
   /// Seconds per call on this rank.
@@ -228,43 +221,31 @@ class bench {
     return sum;
   }
 
-  collectx::communicator<Tr>& comm_;
-  stage<Tr> stage_;
+  Group& comm_;
+  stage<Group> stage_;
   job const& what_;
   std::size_t ranks_, rank_;
-  storage<Tr, T> in_, out_;
+  storage<Group, T> in_, out_;
   any_algorithm algorithm_;
   bool in_place_ = false;
   std::size_t share_ = 0, total_ = 0;
 };
 
-template <class Tr, class T>
-collectx::status measure_type(collectx::communicator<Tr>& comm, job const& what, row_taker take, void* context) {
-  switch (what.op) {
-    case operation::sum:
-      return bench<Tr, T, collectx::sum>(comm, what).run(take, context);
-    case operation::prod:
-      return bench<Tr, T, collectx::prod>(comm, what).run(take, context);
-    case operation::min:
-      return bench<Tr, T, collectx::min>(comm, what).run(take, context);
-    case operation::max:
-      return bench<Tr, T, collectx::max>(comm, what).run(take, context);
-    case operation::avg:
-      break;
-  }
-  return bench<Tr, T, collectx::avg>(comm, what).run(take, context);
+template <class Group, class T>
+collectx::status measure_type(Group& group, job const& what, row_taker take, void* context) {
+  return with_operation(what.op, [&]<class Op>(Op) { return bench<Group, T, Op>(group, what).run(take, context); });
 }
 
 }  // namespace perf
 
-/// Instantiates it for one type, over every transport.
+/// Instantiates it for one type, over every transport of the host.
 #define COLLECTX_PERF_MEASURES(type)               \
   COLLECTX_PERF_MEASURES_OVER(shared_memory, type) \
   COLLECTX_PERF_MEASURES_OVER(loopback, type)      \
   COLLECTX_PERF_MEASURES_OVER_NETWORK(type)
-#define COLLECTX_PERF_MEASURES_OVER(wire, type)                                                                                       \
-  template collectx::status perf::measure_type<collectx::wire##_transport, type>(collectx::communicator<collectx::wire##_transport>&, \
-                                                                                 perf::job const&, perf::row_taker, void*);
+#define COLLECTX_PERF_MEASURES_OVER(wire, type)                                                           \
+  template collectx::status perf::measure_type<collectx::communicator<collectx::wire##_transport>, type>( \
+      collectx::communicator<collectx::wire##_transport>&, perf::job const&, perf::row_taker, void*);
 #if COLLECTX_PERF_LIBFABRIC
 #define COLLECTX_PERF_MEASURES_OVER_NETWORK(type) COLLECTX_PERF_MEASURES_OVER(libfabric, type)
 #else

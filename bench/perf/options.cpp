@@ -120,19 +120,38 @@ void choose_transport(settings& out, std::string const& text) {
   std::size_t known = 0;
   while (known < std::size(wire_names) && text != wire_names[known]) ++known;
   if (known == std::size(wire_names))
-    refuse("--transport: '" + text + "' is unknown; known are shared_memory, loopback, libfabric, cuda_ipc");
+    refuse("--transport: '" + text + "' is unknown; known are " + joined({wire_names, std::end(wire_names)}));
   out.transport = static_cast<wire>(known);
-  if (!COLLECTX_PERF_LIBFABRIC && out.transport == wire::libfabric)
+  if (!COLLECTX_PERF_LIBFABRIC && on_network(out.transport))
     refuse("--transport: this collectx_perf was built without libfabric; install libfabric-dev 1.17 or newer, and configure again");
-  if (!COLLECTX_PERF_CUDA && out.transport == wire::cuda_ipc)
+  if (!COLLECTX_PERF_CUDA && on_devices(out.transport))
     refuse("--transport: this collectx_perf was built without CUDA; configure with -DCOLLECTX_BUILD_DEVICE=ON where nvcc is");
-  if (!out.provider.empty() && out.transport != wire::libfabric) refuse("--provider: only --transport libfabric has providers");
+  if (!out.provider.empty() && !on_network(out.transport))
+    refuse("--provider: only --transport libfabric and cuda_composite have providers");
 }
 
-void check_devices(settings const& s) {
-  if (s.datatypes != std::vector{datatype::float32} || s.operations != std::vector{operation::sum})
-    refuse("--transport: cuda_ipc is measured with sums of float only");
-  if (s.slots > 0 || s.slot_bytes > 0) refuse("--transport: cuda_ipc is measured with the slots that it has by default");
+/// "sum of int32, float; max of float": what is built for a wire.
+std::string reductions_of(wire w) {
+  std::string all;
+  for (std::size_t o = 0; o < std::size(operation_names); ++o) {
+    std::vector<std::string> types;
+    for (std::size_t d = 0; d < std::size(datatype_names); ++d)
+      if (is_built(w, static_cast<datatype>(d), static_cast<operation>(o))) types.push_back(datatype_names[d]);
+    if (!types.empty()) all += (all.empty() ? "" : "; ") + std::string(operation_names[o]) + " of " + joined(types);
+  }
+  return all;
+}
+
+void check_devices(settings const& s, std::string const& op, std::string const& type) {
+  if (s.slots > 0 || s.slot_bytes > 0)
+    refuse("--slots, --slot-bytes: " + std::string(name(s.transport)) + " is measured with the slots that it has by default");
+  bool built = std::none_of(s.collectives.begin(), s.collectives.end(), reduces);
+  for (operation o : s.operations)
+    for (datatype d : s.datatypes) built = built || is_built(s.transport, d, o);
+  if (!built) {
+    refuse("--op " + op + ", --datatype " + type + ": on devices this collectx_perf has " + reductions_of(s.transport) +
+           "; configure with -DCOLLECTX_PERF_ALL_ON_DEVICES=ON for all");
+  }
 }
 
 void check_memory(settings const& s) {
@@ -199,9 +218,11 @@ std::optional<settings> parse(int count, char const* const* arguments, int launc
   std::vector<std::string> names;
   for (algorithm_entry const& e : algorithms()) names.push_back(e.name);
   app.add_option("--algorithm", algorithm, joined(names) + ", auto or all")->capture_default_str();
-  app.add_option("--transport", transport, "shared_memory or libfabric (ranks are processes), or loopback (ranks are threads)")
+  app.add_option("--transport", transport,
+                 "shared_memory, libfabric, on GPUs cuda_ipc, cuda_composite (ranks are processes), or loopback (ranks are threads)")
       ->capture_default_str();
-  app.add_option("--provider", out.provider, "Of libfabric: net, tcp;ofi_rxm, shm, verbs;ofi_rxm ... (default: the library's choice)");
+  app.add_option("--provider", out.provider,
+                 "Of libfabric, also in cuda_composite: net, tcp;ofi_rxm, shm, verbs;ofi_rxm ... (default: the library's choice)");
   CLI::Option* const by_ranks =
       app.add_option("--ranks", out.ranks, "Number of ranks; where a launcher starts them, as many as it has started")
           ->capture_default_str();
@@ -247,7 +268,7 @@ std::optional<settings> parse(int count, char const* const* arguments, int launc
   if (out.plant_wrong >= out.ranks) refuse("--plant-wrong: there is no such rank");
   if (out.slots < 0) refuse("--slots: not negative");
   if (!slot_bytes.empty()) out.slot_bytes = parse_size("--slot-bytes", slot_bytes);
-  if (out.transport == wire::cuda_ipc) check_devices(out);
+  if (on_devices(out.transport)) check_devices(out, op, type);
 
   if (root == "all") {
     for (int r = 0; r < out.ranks; ++r) out.roots.push_back(r);

@@ -11,12 +11,12 @@
 
 namespace perf {
 
-enum class wire { shared_memory, loopback, libfabric, cuda_ipc };
+enum class wire { shared_memory, loopback, libfabric, cuda_ipc, cuda_composite };
 enum class operation { sum, prod, min, max, avg };
 enum class datatype { int8, uint8, int16, uint16, int32, uint32, int64, uint64, float32, float64, bfloat16, float16 };
 
 /// By the enumerators' values.
-inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric", "cuda_ipc"};
+inline constexpr char const* wire_names[] = {"shared_memory", "loopback", "libfabric", "cuda_ipc", "cuda_composite"};
 inline constexpr char const* collective_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
 inline constexpr char const* operation_names[] = {"sum", "prod", "min", "max", "avg"};
 inline constexpr char const* datatype_names[] = {"int8",  "uint8",  "int16", "uint16", "int32",    "uint32",
@@ -28,6 +28,8 @@ constexpr char const* name(operation o) { return operation_names[static_cast<int
 constexpr char const* name(datatype d) { return datatype_names[static_cast<int>(d)]; }
 constexpr bool reduces(collective c) { return c != collective::all_gather && c != collective::broadcast; }
 constexpr bool has_root(collective c) { return c == collective::broadcast || c == collective::reduce; }
+constexpr bool on_devices(wire w) { return w == wire::cuda_ipc || w == wire::cuda_composite; }
+constexpr bool on_network(wire w) { return w == wire::libfabric || w == wire::cuda_composite; }
 constexpr std::size_t bytes_of(datatype d) {
   if (d == datatype::float32) return 4;
   if (d == datatype::float64) return 8;
@@ -53,12 +55,15 @@ struct settings {
   int checked = 1;
   int plant_wrong = -1;
   wire transport = wire::shared_memory;
-  std::string provider;    ///< of libfabric; empty: the library's choice
+  std::string provider;    ///< of the network; empty: the library's choice
   bool any_offer = false;  ///< skip what an algorithm does not offer
   int slots = 0;
   std::size_t slot_bytes = 0;
   std::string csv, json, plot, python;
 };
+
+/// Whether this program has the reduction: on devices each costs seconds to compile, and only some are built by default.
+bool is_built(wire w, datatype d, operation o);
 
 /// Empty settings where help was asked for and has been printed. Throws std::runtime_error whose text is one line.
 /// `launched`: how many ranks something else has started, of which this is one; 0: none.
