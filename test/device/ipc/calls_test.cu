@@ -55,7 +55,7 @@ TEST_CASE("ranks on devices that do not reach one another go through the host, a
       auto mine = table->of(r);
       auto comm = cx::cuda_ipc::join(mine, options);
       if (!comm) return comm.error();
-      if (cudaSetDevice(r) != cudaSuccess) return comm->abort();
+      if (cx::status used = gpu::ok(*comm, cudaSetDevice(r), "its device"); !used) return used;
       if (!comm->transport().side().staged()) return cx::status::failure(cx::errc::system, r, "not staged");
       if (cx::status s = every_size(*comm); !s) return s;
       gpu::buffer<int> own(100);

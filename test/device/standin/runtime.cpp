@@ -100,6 +100,7 @@ cudaError_t launch(void const* stub, dim3 grid, dim3 block, void** arguments, cu
     if (known == s.bodies.end()) return cudaErrorInvalidDeviceFunction;
     body = known->second.first(known->second.second, arguments);
   }
+  if (stream_of(stream).device != current_device()) return cudaErrorInvalidResourceHandle;
   unsigned const blocks = grid.x * grid.y * grid.z, threads = block.x * block.y * block.z;
   if (blocks == 0 || threads == 0 || threads > 1024) return cudaErrorInvalidConfiguration;
   if (stream_of(stream).device != current_device()) return cudaErrorInvalidResourceHandle;
@@ -326,6 +327,10 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaMalloc(void** out, std::size_t bytes) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
   return give(allocate(out, bytes, origin::device));
+}
+cudaError_t cudaMallocManaged(void** out, std::size_t bytes, unsigned) {
+  STANDIN_CALL_OUTSIDE_CAPTURE;
+  return give(allocate(out, bytes, origin::device));  // which the host reaches here as well
 }
 cudaError_t cudaFree(void* at) {
   STANDIN_CALL_OUTSIDE_CAPTURE;
