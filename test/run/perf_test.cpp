@@ -154,11 +154,8 @@ TEST_CASE("PRF-03: what makes no sense is refused in one line") {
   refused("-r 2 --collective reduce", "--root: 2 is not among 2 ranks");
   refused("--collective all_to_all", "known are all_reduce");
   refused("--algorithm bruck", "known are ring");
-  refused("--transport tcp", "known are shared_memory, loopback, libfabric");
-#if !COLLECTX_PERF_CUDA
-  refused("--transport cuda_ipc", "built without CUDA");
-#endif
-  refused("--provider net", "only --transport libfabric has providers");
+  refused("--transport tcp", "known are shared_memory, loopback, libfabric, cuda_ipc, cuda_composite");
+  refused("--provider net", "only --transport libfabric and cuda_composite have providers");
   refused("--unknown", "--unknown");
   refused("--csv /nowhere/rows.csv", "cannot write /nowhere/rows.csv");
   refused("--plot picture.gif", "neither in .png nor in .svg");
@@ -244,7 +241,27 @@ TEST_CASE("over the network: named by provider, and what libfabric does not have
 }
 #else
 TEST_CASE("built without libfabric, the tool says what it would need") {
-  refused("--transport libfabric", "install libfabric-dev 1.17 or newer");
+  for (char const* wire : {"libfabric", "cuda_composite"})
+    refused(std::string("--transport ") + wire, "install libfabric-dev 1.17 or newer");
+}
+#endif
+
+#if COLLECTX_PERF_CUDA
+TEST_CASE("on GPUs nothing is wrong; where there is none, that is said in one line") {
+  for (char const* wire : {"cuda_ipc", "cuda_composite"}) {
+    if (!COLLECTX_PERF_LIBFABRIC && std::string(wire) == "cuda_composite") continue;
+    outcome const o = tool(std::string("--transport ") + wire + " -b 1000 -e 1000" + quick);
+    CAPTURE(o.error);
+    if (o.code == 0) continue;
+    CHECK(o.code == 2);
+    CHECK(split(o.error, '\n').size() == 1);
+    CHECK(o.error.find("there is no GPU that the driver of this machine knows") != std::string::npos);
+  }
+}
+#else
+TEST_CASE("built without CUDA, the tool says what it would need") {
+  refused("--transport cuda_ipc", "built without CUDA; configure with -DCOLLECTX_BUILD_DEVICE=ON where nvcc is");
+  if (COLLECTX_PERF_LIBFABRIC) refused("--transport cuda_composite", "built without CUDA");
 }
 #endif
 

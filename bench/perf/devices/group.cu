@@ -6,7 +6,6 @@
 #include <collectx/cuda_composite.cuh>
 #endif
 
-#include "../agree.hpp"
 #include "reductions.cuh"
 
 namespace perf {
@@ -45,9 +44,9 @@ class group_over final : public device_group {
     return comm_.status();
   }
 
-  cx::status meet() override { return perf::meet(comm_); }
-  cx::status slowest_of(std::span<double> seconds) override { return perf::slowest_of(comm_, seconds); }
-  cx::status total_of(std::int64_t& count) override { return perf::total_of(comm_, count); }
+  cx::status exchange(std::span<std::byte const> mine, std::span<std::byte> all) override {
+    return comm_.all_gather(mine, all, cx::algo::direct{});
+  }
 
  private:
   cx::status check(cudaError_t e) { return cx::detail::device_status(e, comm_.rank(), "measuring on a stream"); }

@@ -25,18 +25,16 @@ class device_group {
   virtual collectx::status put(datatype d, operation o, collective_call<std::byte> const& call) = 0;
   /// Ends when all that were put there have.
   virtual collectx::status finish() = 0;
-  /// What the ranks say to each other without a stream.
-  virtual collectx::status meet() = 0;
-  virtual collectx::status slowest_of(std::span<double> seconds) = 0;
-  virtual collectx::status total_of(std::int64_t& count) = 0;
+  /// Without a stream: `all` becomes what the ranks have put into `mine`, by rank.
+  virtual collectx::status exchange(std::span<std::byte const> mine, std::span<std::byte> all) = 0;
 
  protected:
   ~device_group() = default;
 };
 
-inline collectx::status meet(device_group& group) { return group.meet(); }
-inline collectx::status slowest_of(device_group& group, std::span<double> seconds) { return group.slowest_of(seconds); }
-inline collectx::status total_of(device_group& group, std::int64_t& count) { return group.total_of(count); }
+collectx::status meet(device_group& group);
+collectx::status slowest_of(device_group& group, std::span<double> seconds);
+collectx::status total_of(device_group& group, std::int64_t& count);
 
 /// Managed memory, which the host fills and reads between measurements and which stays on the device during one. Null where there is none.
 void* allocate_on_device(std::size_t bytes);

@@ -153,6 +153,13 @@ TEST_CASE("where there is no GPU, that is what is said") {
 }
 
 #if COLLECTX_PERF_LIBFABRIC
+TEST_CASE("cuda_composite takes the provider that is named") {
+  perf::settings const all = parsed("--transport cuda_composite --provider nothing" + quick);
+  shared_rows rows(all.sizes.size());
+  cx::status const s = perf::measure_on_devices(perf::jobs_of(all).front(), nullptr, shared_rows::take, &rows);
+  CHECK_MESSAGE(std::string(s.what()).find("libfabric has no provider nothing") != std::string::npos, std::string(s.what()));
+}
+
 TEST_CASE("cuda_composite among ranks on two hosts that somebody else has started") {
   use_kernels();
   auto const hosts = network::hosts::make(2);
