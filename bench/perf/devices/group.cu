@@ -23,9 +23,7 @@ class group_over final : public device_group {
   }
   /// Makes the rank's device that of this thread, for the stream and the buffers.
   cx::status open() {
-    int devices = 0;
-    cx::status s = check(cudaGetDeviceCount(&devices));
-    if (s.ok()) s = check(cudaSetDevice(rank() % devices));
+    cx::status const s = check(cudaSetDevice(comm_.transport().options().device));
     return s.ok() ? check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)) : s;
   }
 

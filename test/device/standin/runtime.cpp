@@ -100,7 +100,6 @@ cudaError_t launch(void const* stub, dim3 grid, dim3 block, void** arguments, cu
     if (known == s.bodies.end()) return cudaErrorInvalidDeviceFunction;
     body = known->second.first(known->second.second, arguments);
   }
-  if (stream_of(stream).device != current_device()) return cudaErrorInvalidResourceHandle;
   unsigned const blocks = grid.x * grid.y * grid.z, threads = block.x * block.y * block.z;
   if (blocks == 0 || threads == 0 || threads > 1024) return cudaErrorInvalidConfiguration;
   if (stream_of(stream).device != current_device()) return cudaErrorInvalidResourceHandle;
