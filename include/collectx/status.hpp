@@ -194,6 +194,8 @@ auto within_memory([[maybe_unused]] int rank, F&& f) noexcept -> decltype(f()) {
     return f();
   } catch (std::bad_alloc const&) {
     return status::failure(errc::out_of_memory, rank, "rank %d has no memory left", rank);
+  } catch (std::system_error const& e) {  // std::thread's
+    return status::failure(errc::out_of_memory, rank, "rank %d cannot start a thread: %s", rank, e.what());
   }
 #else
   return f();

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "collectx/transport/composite.hpp"
+#include "collectx/transport/device_owner.cuh"
 #include "collectx/transport/device_relay.hpp"
-#include "collectx/transport/device_side.cuh"
 #include "collectx/transport/rdma_memory.cuh"
 
 #include <memory>
@@ -64,6 +64,7 @@ class device_elsewhere {
     if (!network) return wire.abort(network.error());
     self.relay_ = std::make_unique<device_relay>(std::move(*network), l, std::move(relayed), self.shared_.host());
     if (self.gpu_direct()) return result<device_elsewhere>(std::move(self));
+    self.memory_.reset();  // the network may have refused it
     result<pinned_range> slots = pinned_range::of(self.relay_->slots(), self.relay_->slots_bytes(), wire.rank());
     if (!slots) return wire.abort(slots.error());
     self.slots_ = std::move(*slots);
@@ -111,36 +112,26 @@ class device_elsewhere {
 }  // namespace detail
 
 /// Models DeviceTransport.
-class cuda_composite_transport : public composite_transport {
-  using device_half = detail::device_side<detail::device_elsewhere>;
+class cuda_composite_transport : public detail::device_owner<cuda_composite_transport, composite_transport, detail::device_elsewhere> {
+  using owner = detail::device_owner<cuda_composite_transport, composite_transport, detail::device_elsewhere>;
 
  public:
-  using stream_type = cudaStream_t;
-
   /// Joins the group that `rendezvous` is about; returns on every rank when all devices can be reached, or with a failure on all that came.
   /// Errors: those of composite_transport::join; not_supported (native 35 or 100) where there is no GPU.
   template <Rendezvous R>
   static result<cuda_composite_transport> join(R& rendezvous, cuda_composite_options const& options = {}) noexcept {
     result<nanoseconds> patience = detail::join_patience(options.host.join_timeout.count(), rendezvous.rank());
     if (!patience) return patience.error();
-    result<composite_transport> base = composite_transport::join(rendezvous, options.host);
-    if (!base) return base.error();
-    cuda_composite_transport self(std::move(*base), options);
-    result<detail::device_wish> wish = detail::device_wish::of(self, options);
-    if (!wish) return wish.error();
-    self.options_.device = wish->device;  // groups out of this one keep it
-    composite_transport& wire = self;
+    result<composite_transport> host = composite_transport::join(rendezvous, options.host);
+    if (!host) return host.error();
+    cuda_composite_transport self(std::move(*host), options);
     std::size_t direct_bytes = options.direct_bytes;
-    for (int r = 0; r < wire.size(); ++r)
-      if (wire.node_of(r) != wire.node_of(0)) direct_bytes = 0;
-    auto side = detail::within_memory(self.rank(), [&] {
-      auto const found = [&](device::layout const& l) {
-        return detail::device_elsewhere::open(wire, l, wish->device, options.gpu_direct, wire.options().between);
-      };
-      return device_half::open(wire, found, wish->device, wish->layout, options.stage, options.idle_mappings, direct_bytes, *patience);
-    });
-    if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
-    self.side_ = std::move(*side);
+    for (int r = 0; r < self.size(); ++r)
+      if (self.node_of(r) != self.node_of(0)) direct_bytes = 0;
+    auto const found = [&](device::layout const& l, int device) {
+      return detail::device_elsewhere::open(self, l, device, options.gpu_direct, self.composite_transport::options().between);
+    };
+    if (status s = self.own(self.options_, direct_bytes, *patience, found); !s) return s;
     return result<cuda_composite_transport>(std::move(self));
   }
 
@@ -153,17 +144,12 @@ class cuda_composite_transport : public composite_transport {
     }
     side_->retire();
     wait_for_neighbours();
+    discard(std::move(side_));
   }
 
-  /// The fewest of a channel of the host and one of the device: a plan must not wait for ever on either.
-  int slots() const noexcept {
-    device::layout const& l = side_->layout();
-    return detail::lesser(composite_transport::slots(), detail::lesser(l.slots.slots, l.low_latency.slots));
-  }
   cuda_composite_options options() const noexcept { return options_; }
   /// Whether the network reads and writes memory of this rank's device.
   bool gpu_direct() const noexcept { return side_->place().gpu_direct(); }
-  device_half& side() noexcept { return *side_; }
 
   /// Of both groups of these ranks: what ends one ends the other.
   status verdict() noexcept {
@@ -174,40 +160,25 @@ class cuda_composite_transport : public composite_transport {
   }
   status idle(int polls, int peer) noexcept {
     if (status s = verdict(); !s) return s;
-    return composite_transport::idle(polls, peer);
+    return both(composite_transport::idle(polls, peer));
   }
+  status conflict(int peer) noexcept { return both(composite_transport::conflict(peer)); }
   /// The relay looks while no call does.
   bool lost(int rank) noexcept { return composite_transport::lost(rank) || (side_ != nullptr && side_->lost(rank)); }
   status abort(status const& why) noexcept { return composite_transport::abort(side_ != nullptr ? side_->end(why) : why); }
 
   /// See DeviceTransport.
-  template <class T, class Op>
-  status enqueue(exec::plan const& plan, char const* what, std::uint64_t identity, exec::buffers<T> const& memory, Op const& op,
-                 stream_type stream, nanoseconds timeout) noexcept {
-    return detail::within_memory(rank(), [&] { return side_->enqueue(plan, what, identity, memory, op, stream, timeout); });
-  }
-  using registration = detail::device_registry::registration;
-  result<std::unique_ptr<registration>> enroll(void* at, std::size_t bytes, std::uint64_t sequence, nanoseconds timeout) noexcept {
-    auto made = detail::within_memory(rank(), [&] { return side_->enroll(*this, static_cast<std::byte*>(at), bytes, sequence, timeout); });
-    if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
-    return made;
-  }
-  bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept { return side_->reads_directly(count, element_bytes); }
-  template <class T, class Op>
-  status enqueue_direct(registration const& in, T* output, std::size_t count, char const* operation, Op const& op, stream_type stream,
-                        nanoseconds timeout) noexcept {
-    return detail::within_memory(rank(), [&] { return side_->enqueue_direct(in, output, count, operation, op, stream, timeout); });
-  }
   status look() noexcept {
     if (status const s = composite_transport::verdict(); !s) return side_->end(s);
     return side_->outcome();
   }
-  std::uint8_t* device_token() noexcept { return side_->token(); }
 
  private:
-  cuda_composite_transport(composite_transport&& base, cuda_composite_options const& options) noexcept
-      : composite_transport(std::move(base)), options_(options) {}
+  cuda_composite_transport(composite_transport&& host, cuda_composite_options const& options) noexcept
+      : owner(std::move(host)), options_(options) {}
 
+  /// What has ended the host's group ends the relay's.
+  status both(status const& s) noexcept { return s.ok() ? s : abort(s); }
   /// Until nobody has this rank's windows mapped any more, or for a second.
   void wait_for_neighbours() noexcept {
     char const yes = 1;
@@ -221,7 +192,6 @@ class cuda_composite_transport : public composite_transport {
 
   cuda_composite_options options_;
   detail::fork_mark mark_ = detail::fork_mark::take();
-  std::unique_ptr<device_half> side_;
 };
 
 static_assert(DeviceTransport<cuda_composite_transport>);

@@ -5,7 +5,7 @@
 /// thread of each rank looks at the board while everybody waits for devices, and ends their waits.
 #pragma once
 
-#include "collectx/transport/device_side.cuh"
+#include "collectx/transport/device_owner.cuh"
 #include "collectx/transport/shared_memory.hpp"
 
 #include <memory>
@@ -30,10 +30,10 @@ struct cuda_ipc_options {
   std::chrono::nanoseconds join_timeout{0};  ///< for all ranks to come together; 0: COLLECTX_JOIN_TIMEOUT seconds, or 60
 };
 
-class cuda_ipc_transport : public shared_memory_transport {
- public:
-  using stream_type = cudaStream_t;
+class cuda_ipc_transport : public detail::device_owner<cuda_ipc_transport, shared_memory_transport, detail::board> {
+  using owner = detail::device_owner<cuda_ipc_transport, shared_memory_transport, detail::board>;
 
+ public:
   /// Joins the group that `rendezvous` is about; returns on every rank when all have mapped the windows of all, or with the same failure on
   /// all that came. Shapes are the least that any rank asks for. Where a device does not reach another, all go through the host's memory.
   /// Errors: those of shared_memory_transport::join; not_supported (native 35 or 100) where there is no GPU.
@@ -41,19 +41,11 @@ class cuda_ipc_transport : public shared_memory_transport {
   static result<cuda_ipc_transport> join(R& rendezvous, cuda_ipc_options const& options = {}) noexcept {
     result<nanoseconds> patience = detail::join_patience(options.join_timeout.count(), rendezvous.rank());
     if (!patience) return patience.error();
-    result<shared_memory_transport> base = shared_memory_transport::join(rendezvous, host_options(options));
-    if (!base) return base.error();
-    cuda_ipc_transport self(std::move(*base), options);
-    result<detail::device_wish> wish = detail::device_wish::of(self, options);
-    if (!wish) return wish.error();
-    self.options_.device = wish->device;  // groups out of this one keep it
-    auto side = detail::within_memory(self.rank(), [&] {
-      auto const found = [&self](device::layout const&) { return result<detail::board>(self.second_place()); };
-      return detail::device_side<detail::board>::open(self, found, wish->device, wish->layout, options.stage, options.idle_mappings,
-                                                      options.direct_bytes, *patience);
-    });
-    if (!side) return side.error().code() == errc::out_of_memory ? self.abort(side.error()) : side.error();
-    self.side_ = std::move(*side);
+    result<shared_memory_transport> host = shared_memory_transport::join(rendezvous, host_options(options));
+    if (!host) return host.error();
+    cuda_ipc_transport self(std::move(*host), options);
+    auto const found = [&self](device::layout const&, int) { return result<detail::board>(self.second_place()); };
+    if (status s = self.own(self.options_, options.direct_bytes, *patience, found); !s) return s;
     return result<cuda_ipc_transport>(std::move(self));
   }
 
@@ -67,40 +59,17 @@ class cuda_ipc_transport : public shared_memory_transport {
     side_->retire();
     leave();
     side_->linger();
+    discard(std::move(side_));
   }
 
-  /// The fewer of a channel of the host and one of the device: a plan must not wait for ever on either.
-  int slots() const noexcept {
-    device::layout const& l = side_->layout();
-    return detail::lesser(shared_memory_transport::slots(), detail::lesser(l.slots.slots, l.low_latency.slots));
-  }
   cuda_ipc_options options() const noexcept { return options_; }
-  detail::device_side<detail::board>& side() noexcept { return *side_; }
 
   /// See DeviceTransport.
-  template <class T, class Op>
-  status enqueue(exec::plan const& plan, char const* what, std::uint64_t identity, exec::buffers<T> const& memory, Op const& op,
-                 stream_type stream, nanoseconds timeout) noexcept {
-    return detail::within_memory(rank(), [&] { return side_->enqueue(plan, what, identity, memory, op, stream, timeout); });
-  }
-  using registration = detail::device_registry::registration;
-  result<std::unique_ptr<registration>> enroll(void* at, std::size_t bytes, std::uint64_t sequence, nanoseconds timeout) noexcept {
-    auto made = detail::within_memory(rank(), [&] { return side_->enroll(*this, static_cast<std::byte*>(at), bytes, sequence, timeout); });
-    if (!made && made.error().code() == errc::out_of_memory) (void)abort(made.error());  // the others wait for this rank
-    return made;
-  }
-  bool reads_directly(std::size_t count, std::size_t element_bytes) const noexcept { return side_->reads_directly(count, element_bytes); }
-  template <class T, class Op>
-  status enqueue_direct(registration const& in, T* output, std::size_t count, char const* operation, Op const& op, stream_type stream,
-                        nanoseconds timeout) noexcept {
-    return detail::within_memory(rank(), [&] { return side_->enqueue_direct(in, output, count, operation, op, stream, timeout); });
-  }
   status look() noexcept { return side_->outcome(); }
-  std::uint8_t* device_token() noexcept { return side_->token(); }
 
  private:
-  cuda_ipc_transport(shared_memory_transport&& base, cuda_ipc_options const& options) noexcept
-      : shared_memory_transport(std::move(base)), options_(options) {}
+  cuda_ipc_transport(shared_memory_transport&& host, cuda_ipc_options const& options) noexcept
+      : owner(std::move(host)), options_(options) {}
 
   static transport_options host_options(cuda_ipc_options const& options) noexcept {
     transport_options host;
@@ -112,7 +81,6 @@ class cuda_ipc_transport : public shared_memory_transport {
   }
 
   cuda_ipc_options options_;
-  std::unique_ptr<detail::device_side<detail::board>> side_;
 };
 
 static_assert(DeviceTransport<cuda_ipc_transport>);

@@ -22,10 +22,12 @@ namespace device {
 template <class Options>
 result<layout> lay_out(int rank, int size, Options const& options) noexcept {
   auto const fits = [](slot_shape const& s) { return s.slots >= 1 && s.slots <= 1024 && s.bytes >= 64 && s.bytes % 64 == 0; };
-  if (options.blocks < 1 || options.blocks > 1024 || !fits(options.slots) || !fits(options.low_latency)) {
-    return status::failure(
-        errc::invalid_configuration, rank,
-        "rank %d: options blocks, slots and low_latency need 1 to 1024 blocks, 1 to 1024 slots, and multiples of 64 bytes", rank);
+  if (options.blocks < 1 || options.blocks > 1024 || options.lanes < 1 || options.lanes > 64 || !fits(options.slots) ||
+      !fits(options.low_latency)) {
+    return status::failure(errc::invalid_configuration, rank,
+                           "rank %d: options blocks, lanes, slots and low_latency need 1 to 1024 blocks, 1 to 64 lanes, 1 to 1024 slots, "
+                           "and multiples of 64 bytes",
+                           rank);
   }
   layout wanted;
   wanted.ranks = size;

@@ -51,11 +51,13 @@ class device_relay {
   }
   device_relay(device_relay const&) = delete;
   device_relay& operator=(device_relay const&) = delete;
-  /// When all kernels of this rank have ended: sends what they have left.
+  /// When all kernels of this rank have ended: sends what they have left, and stays until it was taken, for a second at most. The board of
+  /// this group knows of no calls, so it would let this rank go with something still on its way, which a connection that is closed and
+  /// hears of credits takes with it.
   ~device_relay() {
     nanoseconds const deadline = monotonic_now() + 1'000'000'000;
     ending_.store(true, std::memory_order_release);
-    while (verdict().ok() && !sent_all_.load(std::memory_order_acquire) && monotonic_now() < deadline) nap(20'000);
+    while (verdict().ok() && !all_taken_.load(std::memory_order_acquire) && monotonic_now() < deadline) nap(20'000);
     over_.store(true, std::memory_order_release);
     thread_.join();
   }
@@ -149,6 +151,7 @@ class device_relay {
             if (peer < 0) wire_.look(), looked = now;
           }
         } else {
+          wire_.look();  // and tells those who have not heard
           vain = awake;
         }
       }
@@ -172,14 +175,22 @@ class device_relay {
     bool const ending = ending_.load(std::memory_order_acquire);  // before it looks for what kernels have left
     bool moved = false;
     wire_.progress();
+    if (!wire_.verdict().ok()) return false;
     for (channel& c : channels_) {
       if (send(c)) moved = true;
       if (receive(c)) moved = true;
     }
     if (!moved)
       for (channel& c : channels_) c.from->flush();
-    if (ending && !moved && wire_.unsent() < 0) sent_all_.store(true, std::memory_order_release);
+    if (ending && !moved && wire_.unsent() < 0 && taken()) all_taken_.store(true, std::memory_order_release);
     return moved;
+  }
+
+  /// Whether the peers' kernels have released all that was sent.
+  bool taken() const noexcept {
+    bool all = true;
+    for (channel const& c : channels_) all = all && c.credited == c.sent;
+    return all;
   }
 
   bool send(channel& c) noexcept {
@@ -228,7 +239,7 @@ class device_relay {
   std::vector<channel> channels_;
   std::mutex lock_;
   std::atomic<int> guests_{0};  // who waits for the lock, which this thread would else take again at once
-  std::atomic<bool> ending_{false}, sent_all_{false}, over_{false};
+  std::atomic<bool> ending_{false}, all_taken_{false}, over_{false};
   std::thread thread_;
 };
 

@@ -10,6 +10,7 @@
 #include "collectx/transport/device_registry.cuh"
 #include "collectx/transport/device_window.cuh"
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -28,41 +29,8 @@ class device_side {
  public:
   using word = std::uint64_t;
 
-  /// Everything that calls need later; all ranks of the group do this together. found(layout) -> result<Place>.
-  template <Transport Wire, class Found>
-  static result<std::unique_ptr<device_side>> open(Wire& wire, Found const& found, int device, device::layout const& layout, bool stage,
-                                                   std::size_t idle_mappings, std::size_t direct_bytes, nanoseconds patience) {
-    std::unique_ptr<device_side> self(new (std::nothrow) device_side(wire.rank(), wire.size(), device, layout, idle_mappings));
-    if (self == nullptr) return wire.abort(status::failure(errc::out_of_memory, wire.rank(), "no memory for the device's half of a rank"));
-    result<device_context> context = device_context::of(device, wire.rank());
-    if (!context) return wire.abort(context.error());
-    self->context_ = *context;
-    device_guard here(self->context_);
-    status s = here.held();
-    if (s.ok())
-      s = device_status(cudaStreamCreateWithFlags(&self->errand_, cudaStreamNonBlocking), wire.rank(), "a stream of the library's own");
-    if (!s) return wire.abort(s);
-    result<device_meeting> meeting = device_meeting::open(wire, device, layout, direct_bytes, patience);
-    if (!meeting) return meeting.error();
-    self->meeting_ = std::move(*meeting);
-    self->layout_ = self->meeting_.agreed();
-    self->direct_bytes_ = self->meeting_.direct_bytes();
-    self->images_ = image_store(wire.rank(), self->errand_);
-    result<device_windows> windows =
-        device_windows::open(wire, self->meeting_, self->context_.driver, device, self->layout_.window_bytes() + self->scratch_bytes(),
-                             stage, self->errand_, patience);
-    if (!windows) return windows.error();
-    self->windows_ = std::move(*windows);
-    result<Place> place = found(self->layout_);
-    if (!place) return place.error();
-    self->place_.emplace(std::move(*place));
-    s = self->furnish();
-    if (s.ok()) s = here.give_back();
-    if (!s) return wire.abort(s);
-    if (s = self->meeting_.all_mapped(wire, {}, 0, patience); !s) return s;
-    self->watch_.emplace(*self);
-    return result<std::unique_ptr<device_side>>(std::move(self));
-  }
+  device_side(int rank, int size, int device, device::layout const& wanted, std::size_t idle_mappings) noexcept
+      : rank_(rank), size_(size), device_(device), layout_(wanted), registry_(idle_mappings) {}
   device_side(device_side const&) = delete;
   device_side& operator=(device_side const&) = delete;
   ~device_side() {
@@ -70,6 +38,40 @@ class device_side {
     if (errand_ != nullptr) (void)cudaStreamDestroy(errand_);
   }
 
+  /// Everything that calls need later; all ranks of the group do this together. found(layout) -> result<Place>. A failure has ended the
+  /// group.
+  template <Transport Wire, class Found>
+  status open(Wire& wire, Found const& found, bool stage, std::size_t direct_bytes, nanoseconds patience) {
+    result<device_context> context = device_context::of(device_, rank_);
+    if (!context) return wire.abort(context.error());
+    context_ = *context;
+    device_guard here(context_);
+    status s = here.held();
+    if (s.ok()) s = device_status(cudaStreamCreateWithFlags(&errand_, cudaStreamNonBlocking), rank_, "a stream of the library's own");
+    if (!s) return wire.abort(s);
+    result<device_meeting> meeting = device_meeting::open(wire, device_, layout_, direct_bytes, patience);
+    if (!meeting) return meeting.error();
+    meeting_ = std::move(*meeting);
+    layout_ = meeting_.agreed();
+    direct_bytes_ = meeting_.direct_bytes();
+    images_ = image_store(rank_, errand_);
+    result<device_windows> windows =
+        device_windows::open(wire, meeting_, context_.driver, device_, layout_.window_bytes() + scratch_bytes(), stage, errand_, patience);
+    if (!windows) return windows.error();
+    windows_ = std::move(*windows);
+    result<Place> place = found(layout_);
+    if (!place) return place.error();
+    place_.emplace(std::move(*place));
+    s = furnish();
+    if (s.ok()) s = here.give_back();
+    if (!s) return wire.abort(s);
+    if (s = meeting_.all_mapped(wire, {}, 0, patience); !s) return s;
+    watch_.emplace(*this);
+    return {};
+  }
+
+  /// Of its device; none before it is open.
+  device_context const& context() const noexcept { return context_; }
   bool staged() const noexcept { return windows_.staged(); }
   int device() const noexcept { return device_; }
   std::size_t mappings() noexcept { return registry_.mappings(); }
@@ -188,9 +190,6 @@ class device_side {
   static constexpr std::size_t one_shot_up_to = std::size_t{256} << 10;    // bytes that one rank reads of all others
   static constexpr std::size_t bytes_per_block = std::size_t{32} << 10;
 
-  device_side(int rank, int size, int device, device::layout const& layout, std::size_t idle_mappings) noexcept
-      : rank_(rank), size_(size), device_(device), layout_(layout), registry_(idle_mappings) {}
-
   static constexpr bool may_go_elsewhere = requires(Place & place) { place.relay(); };
   bool goes_elsewhere() const noexcept {
     if constexpr (may_go_elsewhere) return place_->goes_elsewhere();
@@ -280,6 +279,12 @@ class device_side {
     return {};
   }
   static constexpr nanoseconds grace = 2'000'000'000;
+  /// Whether a call may still be under way: the last one is, or graphs have some, which come without this rank's knowing.
+  bool may_wait() const noexcept {
+    if (recorded_.load(std::memory_order_relaxed)) return true;
+    device_guard const here(context_);
+    return busy_.load(std::memory_order_acquire) && cudaEventQuery(event_) == cudaErrorNotReady;
+  }
 
   template <class Protocol, class T, class Op>
   status enqueue_by(device::wires<Protocol> const& wires, exec::plan const& plan, char const* what, word identity,
@@ -290,6 +295,10 @@ class device_side {
     result<device_image*> found = images_.find(plan, what, captured);
     if (!found) return found.error();
     device_image& image = **found;
+    if (image.lanes > layout_.lanes) {  // the host's half may have more
+      return status::failure(errc::invalid_configuration, rank_, "%.40s needs %d lanes, and there are %d between devices: raise lanes",
+                             what, image.lanes, layout_.lanes);
+    }
     exec::image_view const view = image.host.view();
     int const grid = grid_for(bytes);
     bool fits = true;
@@ -339,11 +348,14 @@ class device_side {
     void* list[] = {&arguments...};
     dim3 const blocks(static_cast<unsigned>(grid)), threads(device::most_threads);
     if (status s = device_status(cudaLaunchKernel(stub, blocks, threads, list, shared, stream), rank_, "launching a call"); !s) return s;
-    if (captured) return {};
-    busy_ = true;
+    if (captured) {
+      recorded_.store(true, std::memory_order_relaxed);
+      return {};
+    }
     last_stream_ = stream;
     status const s = device_status(cudaEventRecord(event_, stream), rank_, "marking the end of a call");
     unmarked_ = !s.ok();
+    busy_.store(true, std::memory_order_release);
     return s;
   }
 
@@ -368,7 +380,8 @@ class device_side {
   image_store images_;
   resident_kernels kernels_;
   cudaStream_t last_stream_ = nullptr;
-  bool busy_ = false, unmarked_ = false;
+  std::atomic<bool> busy_{false}, recorded_{false};  // a call has been launched; some were captured
+  bool unmarked_ = false;
   nanoseconds first_lost_ = 0;
   std::optional<abort_watch<device_side>> watch_;
 };

@@ -167,8 +167,12 @@ struct device_image {
   device_allocation memory;
   device_allocation scratch;
   std::size_t scratch_bytes = 0;
+  int lanes = 0;  // that it sends and receives on
 
-  explicit device_image(exec::plan const& p) : plan(&p), host(p) {}
+  explicit device_image(exec::plan const& p) : plan(&p), host(p) {
+    exec::image_view const view = host.view();
+    for (int e = 0; e < view.endpoints(); ++e) lanes = greater(lanes, view.end(e).lane + 1);
+  }
 };
 
 /// The plans that a rank has called on its device. Copied once; nothing is freed before the store goes, since a graph may have recorded it.

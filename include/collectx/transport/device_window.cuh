@@ -37,6 +37,7 @@ class device_windows {
     return result<device_windows>(std::move(self));
   }
 
+  /// Whether ranks of this host go through its memory.
   bool staged() const noexcept { return staged_; }
   /// Whether devices may read one another's memory; else who does not reach whom. The same on all ranks.
   status const& reach() const noexcept { return reach_; }
@@ -83,7 +84,7 @@ class device_windows {
       }
       int const peer = out_of_reach[static_cast<std::size_t>(r)];
       if (peer == none) continue;
-      staged_ = true;
+      staged_ = staged_ || r == rank || is_neighbour(wire, r);  // windows are mapped within a host only
       reach_ = peer == wanted ? by_choice(r) : out_of_sight(r, meeting.of(r).bus, peer, meeting.of(peer).bus);
     }
     return {};

@@ -167,7 +167,8 @@ class fabric_sender {
 
  private:
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(port_->layout.slots); }
-  std::uint32_t number() const noexcept { return static_cast<std::uint32_t>(theirs_); }
+  /// Of what is posted next: in which slot of which channel it arrives.
+  std::uint32_t number() const noexcept { return static_cast<std::uint32_t>(theirs_) * slots() + posting_; }
   /// Whether the network still reads from this slot.
   bool busy(std::uint32_t index) const noexcept { return tickets_[index].busy || (port_->layout.apart && tickets_[slots() + index].busy); }
   /// What lies apart goes first; false where the network does not take it now.
@@ -175,7 +176,7 @@ class fabric_sender {
     if (halfway_) return true;
     fabric_ticket& ticket = tickets_[slots() + posting_];
     std::size_t const there = port_->layout.receiving_apart(theirs_) + posting_ * port_->layout.stride();
-    ssize_t const rc = port_->write_apart(ticket, staging_.payload(posting_, true), bytes, there, number() * slots() + posting_);
+    ssize_t const rc = port_->write_apart(ticket, staging_.payload(posting_, true), bytes, there, number());
     if (rc == -FI_EAGAIN) return false;
     if (rc != 0) port_->breaks(peer_, rc);
     if (rc == 0) ticket.busy = true, ++port_->unsettled;
@@ -208,6 +209,7 @@ class fabric_receiver {
         remote_(theirs * sizeof(std::uint64_t)),
         number_(static_cast<std::uint32_t>(theirs) | fabric_port::credit_flag),
         opposite_(&opposite) {
+    here_ = std::make_unique<bool[]>(static_cast<std::size_t>(port.layout.slots));
     if (port.layout.apart) landed_ = std::make_unique<bool[]>(static_cast<std::size_t>(port.layout.slots));
     ticket_.port = fetching_.port = &port;
     ticket_.peer = fetching_.peer = peer;
@@ -230,11 +232,11 @@ class fabric_receiver {
   /// The message that is so many behind the oldest not yet released. @pre ahead < slots
   message try_peek(std::uint32_t ahead) noexcept {
     std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots);
-    if (arrived_ - released_.taken <= ahead || closed_) return {};
     std::uint32_t const at = index_ + ahead < slots ? index_ + ahead : index_ + ahead - slots;
+    if (!here_[at] || closed_) return {};
     fabric_head const head = fabric_head::before(ring_.front(at));
     bool const apart = port_->layout.goes_apart(head.bytes);
-    if (head.sequence != released_.taken + 1 + ahead || (apart && !landed_[at])) return {};
+    if (apart && !landed_[at]) return {};
     return {ring_.payload(at, apart), head.bytes, head.tag};
   }
   /// Where the payloads of messages lie that use slot `index`; a short one where payloads lie apart is where try_peek says.
@@ -242,6 +244,7 @@ class fabric_receiver {
 
   void release() noexcept {
     ++released_.taken;
+    here_[index_] = false;
     if (landed_) landed_[index_] = false;
     if (++index_ == static_cast<std::uint32_t>(port_->layout.slots)) index_ = 0;
     if (released_.taken - released_.published >= batch()) flush();
@@ -266,13 +269,12 @@ class fabric_receiver {
     return true;
   }
 
-  /// The credits in a message count from when it is here, not from when somebody looks at it: its receiver may be waiting for a slot to
-  /// send from, which these credits are about, before it looks. Where messages overtake each other, the last one of them is found.
-  void arrived() noexcept {
-    ++arrived_;
-    std::uint32_t const slots = static_cast<std::uint32_t>(port_->layout.slots), newest = index_ + (arrived_ - released_.taken) - 1;
-    fabric_head const head = fabric_head::before(ring_.front(newest % slots));
-    if (head.sequence == arrived_) opposite_->credit(head.released);
+  /// All of the message in `slot` has come, but for a payload that lies apart. What has come of it before, as its first packets, is not to
+  /// be looked at: messages may overtake each other. The credits in it count from now, not from when somebody looks at it: its receiver may
+  /// be waiting for a slot to send from, which these credits are about, before it looks. @pre slot < slots
+  void arrived(std::uint32_t slot) noexcept {
+    here_[slot] = true;
+    opposite_->credit(fabric_head::before(ring_.front(slot)).released);
   }
   /// The payload of a slot's message has come, which lies apart. @pre slot < slots
   void landed(std::uint32_t slot) noexcept { landed_[slot] = port_->landed = true; }
@@ -282,7 +284,7 @@ class fabric_receiver {
     std::memcpy(&record, ring_.front(index_) - sizeof(fabric_head) - sizeof record, sizeof record);
     return record;
   }
-  bool holds() const noexcept { return arrived_ != released_.taken; }
+  bool holds() const noexcept { return here_ && here_[index_]; }
   void close() noexcept { closed_ = true; }
 
  private:
@@ -290,13 +292,13 @@ class fabric_receiver {
 
   fabric_port* port_ = nullptr;
   fabric_ring ring_;
-  std::unique_ptr<bool[]> landed_;  // by slot, where payloads lie apart
-  std::byte* promise_ = nullptr;    // the credit that is on its way
+  std::unique_ptr<bool[]> here_, landed_;  // by slot: messages, and payloads where they lie apart
+  std::byte* promise_ = nullptr;           // the credit that is on its way
   std::size_t remote_ = 0;
   std::uint32_t number_ = 0;
   fabric_ticket ticket_, fetching_;
   fabric_released released_;
-  std::uint32_t arrived_ = 0, index_ = 0;
+  std::uint32_t index_ = 0;
   bool closed_ = false;
   bool in_debt_ = false;
   fabric_sender* opposite_ = nullptr;

@@ -38,6 +38,10 @@ class fabric_memory {
   /// Errors: out_of_memory; invalid_configuration where it would be more than `limit` bytes of the host; 0: no bound.
   status make(fabric_port& port, std::size_t limit, int rank, fabric_reach& mine) noexcept {
     fabric_layout const& layout = port.layout;
+    if (layout.channels > fabric_port::payload_flag / static_cast<std::size_t>(layout.slots)) {
+      return status::failure(errc::invalid_configuration, rank, "%zu channels of %d slots are more than a number of 30 bits tells apart",
+                             layout.channels, layout.slots);
+    }
     std::size_t const apart = layout.apart && !on_device_ ? layout.bytes_apart() : 0, needed = layout.bytes() + apart;
     if (limit != 0 && needed > limit) {
       return status::failure(errc::invalid_configuration, rank,

@@ -92,7 +92,7 @@ class fabric_port {
     ::fi_addr_t number = FI_ADDR_UNSPEC;
     fabric_window window, apart;
   };
-  // What the number says that arrives with a write: the channel, or for a payload that lies apart channel * slots + slot.
+  // What the number says that arrives with a write: channel * slots + slot, or for a credit the channel.
   static constexpr std::uint32_t credit_flag = std::uint32_t{1} << 31, payload_flag = std::uint32_t{1} << 30;
 
   fabric_endpoint endpoint;

@@ -243,7 +243,7 @@ class libfabric_transport {
       if (board.size() == 1) return {};
       detail::fabric_endpoint& e = port.endpoint;
       detail::fabric_provider const chosen = detail::provider_named(provider);
-      if (status s = e.open(chosen, board.mesh().place(), device != nullptr); !s) return s;
+      if (status s = e.open(chosen, board.mesh().place(), device != nullptr && device->allocate != nullptr); !s) return s;
       fragile = chosen.fragile;
       if (e.gathers() && device == nullptr) port.worth_borrowing = worth_borrowing;
       if (chosen.copies) {
@@ -285,9 +285,11 @@ class libfabric_transport {
       ::fi_cq_data_entry done[16];
       for (;;) {
         ssize_t const n = ::fi_cq_read(port.endpoint.completions(), done, 16);
-        if (n == -FI_EAVAIL) {
-          stumble();
-          continue;
+        if (n == -FI_EAVAIL && stumble()) continue;
+        if (n < 0 && n != -FI_EAGAIN && n != -FI_EAVAIL) {
+          port.sealed = true;
+          static_cast<void>(board.abort(detail::fabric_failure(static_cast<int>(n), "reading what has arrived")));
+          return;
         }
         for (ssize_t i = 0; i < n; ++i) {
           if ((done[i].flags & FI_REMOTE_CQ_DATA) != 0)
@@ -307,10 +309,10 @@ class libfabric_transport {
       bool const credit = (number & fabric_port::credit_flag) != 0, payload = (number & fabric_port::payload_flag) != 0;
       std::uint32_t const of = number & ~(fabric_port::credit_flag | fabric_port::payload_flag);
       std::uint32_t const slots = static_cast<std::uint32_t>(port.layout.slots);
-      std::size_t const at = payload ? of / slots : of;
+      std::size_t const at = credit ? of : of / slots;
       if (at >= senders.size() || (payload && !port.layout.apart)) return;
       if (payload) return receivers[at].landed(of % slots);
-      if (!credit) return receivers[at].arrived();
+      if (!credit) return receivers[at].arrived(of % slots);
       std::uint64_t& word = reinterpret_cast<std::uint64_t*>(port.base)[at];
       senders[at].credit(static_cast<std::uint32_t>(detail::shared_word(word).load(std::memory_order_acquire)));
     }
@@ -321,15 +323,16 @@ class libfabric_transport {
       for (int r = 0; r < board.size(); ++r) port.sealed = port.sealed || board.died(r);
     }
 
-    /// Something that was sent did not arrive.
-    void stumble() noexcept {
+    /// Something that was sent did not arrive. False where the provider does not say what.
+    bool stumble() noexcept {
       ::fi_cq_err_entry why{};
-      if (::fi_cq_readerr(port.endpoint.completions(), &why, 0) < 1) return;
-      if (why.op_context == nullptr) return;
+      if (::fi_cq_readerr(port.endpoint.completions(), &why, 0) < 1) return false;
+      if (why.op_context == nullptr) return true;
       auto& ticket = *static_cast<detail::fabric_ticket*>(why.op_context);
       // Who is to have a credit is missed elsewhere, if by anybody. What was not fetched stays so.
       if (ticket.what != detail::fabric_ticket::credit) port.breaks(ticket.peer, -why.err);
       if (ticket.what != detail::fabric_ticket::fetched) ticket.settle();
+      return true;
     }
 
     /// The network's word is the last resort: who died or left is known from the board, with more to say.

@@ -104,47 +104,11 @@ TEST_CASE("the option stage goes through the host where devices reach one anothe
 }
 
 TEST_CASE("a graph of calls is replayed, each time with what the buffers hold then; a call not made before is refused") {
-  ranks(2, [](gpu::communicator& comm) -> cx::status {
-    gpu::buffer<int> both(3000);
-    gpu::stream stream;
-    cudaStream_t const on = stream;
-    if (cx::status s = one_sum(comm, both, 1, on); !s) return s;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
-    if (cx::status s = gpu::ok(comm, cudaStreamBeginCapture(on, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
-    for (int i = 0; i < 3; ++i)
-      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, direct); !s) return s;
-    cx::status const unknown = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, cx::algo::ring{});
-    if (unknown.code() != cx::errc::not_supported)
-      return cx::status::failure(cx::errc::system, comm.rank(), "captured: %s", unknown.what());
-    if (cx::status s = gpu::ok(comm, cudaStreamEndCapture(on, &graph), "end"); !s) return s;
-    if (cx::status s = gpu::ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate"); !s) return s;
-    for (int round = 1; round <= 20; ++round) {
-      if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(3000, round)), "fill"); !s) return s;
-      if (cx::status s = gpu::ok(comm, cudaGraphLaunch(ready, on), "replay"); !s) return s;
-      if (cx::status s = compare(comm, on, "replay", both.all().data(), 3000, [&](std::size_t) { return 8 * round; }); !s) return s;
-      if (cx::status s = one_sum(comm, both, round, on); !s) return s;  // calls between replays
-    }
-    if (cx::status s = gpu::ok(comm, cudaGraphExecDestroy(ready), "destroy"); !s) return s;
-    return gpu::ok(comm, cudaGraphDestroy(graph), "destroy");
-  });
+  ranks(2, [](gpu::communicator& comm) { return gpu::replay(comm, 3000, cx::algo::ring{}); });
 }
 
 TEST_CASE("a call on another stream comes behind the one before, and calls without a stream mix with those on one") {
-  ranks(3, [](gpu::communicator& comm) -> cx::status {
-    gpu::buffer<int> both(2000);
-    gpu::stream a, b;
-    std::vector<int> on_host(100, 1);
-    if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(2000, 1)), "fill"); !s) return s;
-    int expected = 1;
-    for (int i = 0; i < 8; ++i, expected *= 3) {
-      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, i % 2 == 0 ? cudaStream_t{a} : cudaStream_t{b}, direct); !s)
-        return s;
-      if (cx::status s = comm.all_reduce(cx::in_place(on_host), cx::sum{}, direct); !s) return s;
-    }
-    if (cx::status s = compare(comm, b, "two streams", both.all().data(), 2000, [&](std::size_t) { return expected; }); !s) return s;
-    return on_host[99] == expected ? cx::status{} : gpu::wrong(comm, "on the host", 99, on_host[99], expected);
-  });
+  ranks(3, [](gpu::communicator& comm) { return gpu::two_streams(comm, direct); });
 }
 
 TEST_CASE("a group out of a group has devices too, and goes on without the dead") {

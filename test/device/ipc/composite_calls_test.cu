@@ -62,6 +62,18 @@ TEST_CASE("with one slot of low latency, and more of others, a plan that needs t
       options);
 }
 
+TEST_CASE("a call on a stream that needs more lanes than there are between devices is refused, though the host has them") {
+  host_ranks::run({0, 1, 0}, [](communicator& comm) -> cx::status {
+    gpu::buffer<int> both(5000);
+    gpu::stream stream;
+    cx::algo::striped<cx::algo::ring, 3> const three;
+    if (comm.transport().lanes() < 3) return check(false, comm, "the host has too few lanes for this test");
+    cx::status const refused = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, cudaStream_t{stream}, three);
+    if (refused.code() != cx::errc::invalid_configuration) return check(false, comm, "this was not refused");
+    return one_sum(comm, both, 1, stream);
+  });
+}
+
 TEST_CASE("types and operations among devices on two hosts") {
   host_ranks::run({0, 1, 0}, [](communicator& comm) -> cx::status {
     using narrow = cx::bfloat16;
@@ -103,47 +115,11 @@ TEST_CASE("ranks of a host go through its memory, by the option stage or where t
 }
 
 TEST_CASE("a graph of calls among hosts is replayed, each time with what the buffers hold then") {
-  host_ranks::run({0, 1, 0}, [](communicator& comm) -> cx::status {
-    constexpr int count = 5000;
-    gpu::buffer<int> both(count);
-    gpu::stream stream;
-    cudaStream_t const on = stream;
-    if (cx::status s = one_sum(comm, both, 1, on); !s) return s;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
-    if (cx::status s = gpu::ok(comm, cudaStreamBeginCapture(on, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
-    for (int i = 0; i < 3; ++i)
-      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, gpu::direct); !s) return s;
-    cx::status const unknown = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, ring);
-    if (unknown.code() != cx::errc::not_supported) return check(false, comm, unknown.what());
-    if (cx::status s = gpu::ok(comm, cudaStreamEndCapture(on, &graph), "end"); !s) return s;
-    if (cx::status s = gpu::ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate"); !s) return s;
-    for (int round = 1; round <= 20; ++round) {
-      if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(count, round)), "fill"); !s) return s;
-      if (cx::status s = gpu::ok(comm, cudaGraphLaunch(ready, on), "replay"); !s) return s;
-      if (cx::status s = gpu::compare(comm, on, "replay", both.all().data(), count, [&](std::size_t) { return 27 * round; }); !s) return s;
-      if (cx::status s = one_sum(comm, both, round, on); !s) return s;  // calls between replays
-    }
-    if (cx::status s = gpu::ok(comm, cudaGraphExecDestroy(ready), "destroy"); !s) return s;
-    return gpu::ok(comm, cudaGraphDestroy(graph), "destroy");
-  });
+  host_ranks::run({0, 1, 0}, [](communicator& comm) { return gpu::replay(comm, 5000, ring); });
 }
 
 TEST_CASE("calls on two streams come one behind the other, and mix with calls without a stream") {
-  host_ranks::run({0, 1, 0}, [](communicator& comm) -> cx::status {
-    gpu::buffer<int> both(2000);
-    gpu::stream a, b;
-    std::vector<int> on_host(100, 1);
-    if (cx::status s = gpu::ok(comm, both.fill(std::vector<int>(2000, 1)), "fill"); !s) return s;
-    int expected = 1;
-    for (int i = 0; i < 8; ++i, expected *= 3) {
-      if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, i % 2 == 0 ? cudaStream_t{a} : cudaStream_t{b}, ring); !s)
-        return s;
-      if (cx::status s = comm.all_reduce(cx::in_place(on_host), cx::sum{}, ring); !s) return s;
-    }
-    if (cx::status s = gpu::compare(comm, b, "two streams", both.all().data(), 2000, [&](std::size_t) { return expected; }); !s) return s;
-    return check(on_host[99] == expected, comm, "a wrong sum on the host");
-  });
+  host_ranks::run({0, 1, 0}, [](communicator& comm) { return gpu::two_streams(comm, ring); });
 }
 
 TEST_CASE("groups out of a group, along hosts and across them, keep the devices, whatever these are named by") {

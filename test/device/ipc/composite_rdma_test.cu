@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices on several hosts whose network reaches their memory, or says so and
-// does not.
+// Devices on several hosts whose network reaches their memory, or says so and does not.
 #include "gpu_work.hpp"
 #include "host_ranks.hpp"
 #include "network/pretended_rdma.hpp"
@@ -16,12 +15,7 @@ cx::cuda_composite::options over_rdma() {
   return o;
 }
 
-/// The call that has been struck while what it comes to is still heard of: what
-/// gives memory back has nobody to tell.
-char const* struck = nullptr;
-
-/// Whether slots are where they should be, and short and long calls give the
-/// right sums.
+/// Whether slots are where they should be, and short and long calls give the right sums.
 cx::status sums(communicator& comm, bool gpu_direct, int registered) {
   cx::cuda_composite_transport& wire = comm.transport();
   if (cx::status s = check(wire.gpu_direct() == gpu_direct, comm, gpu_direct ? "slots are in pinned memory" : "slots are on the device");
@@ -54,14 +48,12 @@ cx::status sums(communicator& comm, bool gpu_direct, int registered) {
       }
       if (cx::status s = check(good, comm, "a wrong result"); !s) return s;
     }
-  struck = standin::standin_failed();
   return {};
 }
 
 std::vector<int> const where{0, 1, 1, 0};
 
-/// The device gives no order to what networks write, so a kernel sees it after
-/// a call of the runtime.
+/// The device gives no order to what networks write, so a kernel sees it after a call of the runtime.
 void take_unordered_devices(int) { ::setenv("STANDIN_RDMA_UNORDERED", "1", 1); }
 
 }  // namespace
@@ -76,9 +68,7 @@ TEST_CASE("slots lie in memory of devices where the network reaches it") {
   host_ranks::run(where, flushed, over_rdma(), take_unordered_devices);
 }
 
-TEST_CASE(
-    "a rank whose device the network does not reach after all takes "
-    "pinned memory, and the others need not know") {
+TEST_CASE("a rank whose device the network does not reach after all takes pinned memory, and the others need not know") {
   auto const without_module = [](int rank) { pretended_rdma::refuses = rank == 1; };
   host_ranks::run(
       where,
@@ -89,9 +79,7 @@ TEST_CASE(
       over_rdma(), without_module);
 }
 
-TEST_CASE(
-    "slots lie in pinned memory where nobody wants anything else, and "
-    "where all are on one host") {
+TEST_CASE("slots lie in pinned memory where nobody wants anything else, and where all are on one host") {
   cx::cuda_composite::options o = over_rdma();
   o.gpu_direct = false;
   host_ranks::run(
@@ -100,46 +88,12 @@ TEST_CASE(
       {0, 0}, [](communicator& comm) { return sums(comm, false, 0); }, over_rdma());
 }
 
-TEST_CASE(
-    "calls of CUDA fail, each once, on a rank whose slots are on its "
-    "device: all end in an error that names it") {
+TEST_CASE("calls of CUDA fail, each once, on a rank whose slots are on its device: all end in an error that names it") {
   auto const hosts = network::hosts::make(2);
   if (!hosts) return;
-  struct marks {
-    char what[64];
-  };
-  marks* const seen = processes::shared<marks>();
-  bool more = true;
-  for (gpu::strokes at(4); more; at.next += at.step) {
-    long const k = at.next;
-    CAPTURE(k);
-    REQUIRE(k < 1000);
-    *seen = {};
-    auto table = cx::in_process_rendezvous::create(2);
-    REQUIRE(table.has_value());
-    processes::group ranks(2);
-    auto const before = [k](int rank) {
-      take_unordered_devices(rank);
-      if (rank == 0) standin::standin_fail_at(k);
-    };
-    auto const work = [seen](communicator& comm) -> cx::status {
-      cx::status s = sums(comm, true, 1);
-      if (s.ok()) s = comm.barrier(ring);
-      if (!s) struck = standin::standin_failed();
-      if (comm.rank() == 0 && struck != nullptr) std::snprintf(seen->what, sizeof seen->what, "%s", struck);
-      return s;
-    };
-    host_ranks::start(ranks, *table, *hosts, {0, 1}, over_rdma(), before, work);
-    ranks.wait();
-    more = seen->what[0] != 0 || ranks[0].code != 0;
-    for (int r = 0; r < 2; ++r) {
-      CAPTURE(r);
-      INFO(ranks[r].text);
-      INFO(seen->what);
-      REQUIRE((ranks[r].code != 0) == more);
-      CHECK(ranks[r].seconds < 10);
-      if (more) CHECK(ranks[r].names("rank 0"));
-    }
-  }
-  ::munmap(seen, sizeof *seen);
+  gpu::calls_fail(2, 0, 5, [&](cx::in_process_rendezvous& table, int rank) -> cx::result<communicator> {
+    take_unordered_devices(rank);
+    if (!hosts->enter(rank)) return cx::status::system(errno, "cannot enter a host");
+    return cx::cuda_composite::join(table.of(rank), over_rdma());
+  });
 }

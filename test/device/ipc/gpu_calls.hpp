@@ -92,4 +92,49 @@ cx::status one_sum(Comm& comm, buffer<int>& both, int factor, cudaStream_t on) {
   return compare(comm, on, "sum", both.all().data(), count, [&](std::size_t) { return comm.size() * factor; });
 }
 
+/// A graph of three calls is replayed with what the buffer holds then, and calls come between. A call not made before is refused.
+template <class Comm, class A>
+cx::status replay(Comm& comm, int count, A const& never_made) {
+  buffer<int> both(static_cast<std::size_t>(count));
+  stream stream;
+  cudaStream_t const on = stream;
+  if (cx::status s = one_sum(comm, both, 1, on); !s) return s;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  if (cx::status s = ok(comm, cudaStreamBeginCapture(on, cudaStreamCaptureModeGlobal), "begin"); !s) return s;
+  for (int i = 0; i < 3; ++i)
+    if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, direct); !s) return s;
+  cx::status const unknown = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, never_made);
+  if (unknown.code() != cx::errc::not_supported) return failed(comm, unknown.what());
+  if (cx::status s = ok(comm, cudaStreamEndCapture(on, &graph), "end"); !s) return s;
+  if (cx::status s = ok(comm, cudaGraphInstantiate(&ready, graph, 0), "instantiate"); !s) return s;
+  int const thrice = comm.size() * comm.size() * comm.size();
+  for (int round = 1; round <= 20; ++round) {
+    if (cx::status s = ok(comm, both.fill(std::vector<int>(both.all().size(), round)), "fill"); !s) return s;
+    if (cx::status s = ok(comm, cudaGraphLaunch(ready, on), "replay"); !s) return s;
+    auto const wanted = [&](std::size_t) { return thrice * round; };
+    if (cx::status s = compare(comm, on, "replay", both.all().data(), both.all().size(), wanted); !s) return s;
+    if (cx::status s = one_sum(comm, both, round, on); !s) return s;
+  }
+  if (cx::status s = ok(comm, cudaGraphExecDestroy(ready), "destroy"); !s) return s;
+  return ok(comm, cudaGraphDestroy(graph), "destroy");
+}
+
+/// A call on another stream comes behind the one before, and calls without a stream mix with those on one.
+template <class Comm, class A>
+cx::status two_streams(Comm& comm, A const& algorithm) {
+  buffer<int> both(2000);
+  stream a, b;
+  std::vector<int> on_host(100, 1);
+  if (cx::status s = ok(comm, both.fill(std::vector<int>(2000, 1)), "fill"); !s) return s;
+  int expected = 1;
+  for (int i = 0; i < 8; ++i, expected *= comm.size()) {
+    cudaStream_t const on = i % 2 == 0 ? a : b;
+    if (cx::status s = comm.all_reduce(cx::in_place(both.all()), cx::sum{}, on, algorithm); !s) return s;
+    if (cx::status s = comm.all_reduce(cx::in_place(on_host), cx::sum{}, algorithm); !s) return s;
+  }
+  if (cx::status s = compare(comm, b, "two streams", both.all().data(), 2000, [&](std::size_t) { return expected; }); !s) return s;
+  return on_host[99] == expected ? cx::status{} : wrong(comm, "on the host", 99, on_host[99], expected);
+}
+
 }  // namespace gpu

@@ -2,6 +2,11 @@
 /// What a rank does that may be struck at any call of CUDA, and what is left of it.
 #pragma once
 
+#include <collectx/rendezvous/in_process.hpp>
+
+#include <doctest/doctest.h>
+
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <cstdlib>
@@ -120,6 +125,80 @@ cx::status live(marks* seen, Arm arm, Join join) {
   seen->descriptors = descriptors() - before;
   seen->left_over = standin::standin_allocations() + standin::standin_mappings();
   return s;
+}
+
+/// One run in which rank `odd` meets what `arm` has laid for it; join(table, rank) -> result<communicator>. Gives the marks of that rank.
+template <class Arm, class Join>
+marks one_run(int size, int odd, processes::group& group, Arm arm, Join join) {
+  marks* const seen = processes::shared<marks>();
+  auto table = cx::in_process_rendezvous::create(size);
+  REQUIRE(table.has_value());
+  for (int r = 0; r < size; ++r)
+    group.start([&, r]() -> cx::status {
+      auto const armed = [&] {
+        if (r == odd) arm();
+      };
+      return live(r == odd ? seen : nullptr, armed, [&] { return join(*table, r); });
+    });
+  group.wait();
+  marks const m = *seen;
+  ::munmap(seen, sizeof *seen);
+  return m;
+}
+
+/// Calls of rank `odd` fail, one in each run: all ranks end in an error that names it, and nothing is left.
+template <class Join>
+void calls_fail(int size, int odd, long step, Join join) {
+  std::size_t const names = names_in_shm();
+  CAPTURE(odd);
+  bool more = true;
+  for (strokes at(step); more; at.next += at.step) {
+    CAPTURE(at.next);
+    REQUIRE(at.next < 1000);
+    processes::group group(size);
+    marks const m = one_run(
+        size, odd, group, [&at] { standin::standin_fail_at(at.next); }, join);
+    REQUIRE(m.finished == 1);
+    more = m.struck != 0;
+    bool const fails = more && m.unheard == 0;
+    for (int r = 0; r < size; ++r) {
+      CAPTURE(r);
+      INFO(group[r].text);
+      REQUIRE((group[r].code != 0) == fails);
+      CHECK(group[r].seconds < 10);
+      if (fails) CHECK(group[r].names(("rank " + std::to_string(odd)).c_str()));
+    }
+    if (more) CHECK(m.descriptors == 0);  // else it was a destructor that could not give something back
+    if (fails) CHECK(m.left_over == 0);
+  }
+  CHECK(names_in_shm() == names);
+}
+
+/// Rank `odd` is killed at its calls, one in each run: the others end in an error that names it.
+template <class Join>
+void calls_kill(int size, int odd, long step, Join join) {
+  std::size_t const names = names_in_shm();
+  CAPTURE(odd);
+  for (strokes at(step);; at.next += at.step) {
+    CAPTURE(at.next);
+    REQUIRE(at.next < 1000);
+    processes::group group(size);
+    marks const m = one_run(
+        size, odd, group, [&at] { standin::standin_kill_at(at.next); }, join);
+    if (m.finished == 1) break;
+    bool const late = group[odd == 0 ? 1 : 0].code == 0;  // it was killed when the work was done
+    for (int r = 0; r < size; ++r) {
+      if (r == odd) continue;
+      CAPTURE(r);
+      INFO(group[r].text);
+      REQUIRE((group[r].code == 0) == late);
+      CHECK(group[r].seconds < 10);
+      if (late) continue;
+      CHECK(group[r].code == static_cast<int>(cx::errc::peer_lost));
+      CHECK(group[r].rank == odd);
+    }
+  }
+  CHECK(names_in_shm() == names);
 }
 
 }  // namespace gpu
