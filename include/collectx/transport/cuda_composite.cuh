@@ -27,7 +27,7 @@ struct cuda_composite_options {
   int device = current;  ///< its number; current: that of the thread that joins; by_rank: the place among ranks of its host modulo devices
   bool stage = false;    ///< within a host through its memory, even where devices reach one another
   bool gpu_direct = true;  ///< between hosts by memory of the device, where it and the network allow that; else by pinned memory
-  int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two hosts
+  int blocks = 4;          ///< of a kernel, at most; each has slots of its own between any two ranks
   int lanes = 2;           ///< between two ranks within a block
   device::slot_shape slots{4, std::size_t{64} << 10};
   // Where all ranks are on one host, as cuda_ipc has them:

@@ -166,7 +166,7 @@ class fabric_endpoint {
   static constexpr std::uint64_t needed = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
   /// Of one where the receiver may as well copy out of the sender's memory.
   static constexpr std::uint64_t needed_to_copy = needed | FI_READ | FI_REMOTE_READ;
-  /// From 1.18 on EFA may call CUDA in the midst of ours, which could wait for the kernel that waits for us.
+  /// From 1.18 on EFA may call the runtime of a device in the midst of ours, which could wait for the kernel that waits for us.
   static constexpr std::uint32_t api = FI_VERSION(1, 17);
 
   /// The provider's offer at the interface with `here`, or nothing.
