@@ -24,6 +24,10 @@ template <class F>
 status run(int size, options const& chosen, F&& f) {
   return detail::run_forked<cuda_ipc_transport>(size, chosen, f);
 }
+template <class F>
+status run(int size, F&& f) {
+  return run(size, options{}, f);
+}
 
 }  // namespace cuda_ipc
 }  // namespace v0

@@ -25,6 +25,10 @@ template <class F>
 status run(int size, options const& chosen, F&& f) {
   return detail::run_forked<libfabric_transport>(size, chosen, f);
 }
+template <class F>
+status run(int size, F&& f) {
+  return run(size, options{}, f);
+}
 
 }  // namespace libfabric
 
@@ -43,6 +47,10 @@ result<communicator<composite_transport>> join(R&& rendezvous, options const& ch
 template <class F>
 status run(int size, options const& chosen, F&& f) {
   return detail::run_forked<composite_transport>(size, chosen, f);
+}
+template <class F>
+status run(int size, F&& f) {
+  return run(size, options{}, f);
 }
 
 }  // namespace composite

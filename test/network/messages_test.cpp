@@ -51,7 +51,7 @@ void everywhere(F&& f) {
     cx::status const s = cx::libfabric::run(3, options, f);
     CHECK_MESSAGE(s.ok(), std::string(s.what()));
   }
-  cx::status const s = cx::composite::run(3, {}, f);
+  cx::status const s = cx::composite::run(3, f);
   CHECK_MESSAGE(s.ok(), std::string(s.what()));
 }
 

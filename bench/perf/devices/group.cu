@@ -30,7 +30,7 @@ class group_over final : public device_group {
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
   int slots() override { return comm_.transport().slots(); }
-  std::size_t slot_bytes() override { return comm_.transport().slot_bytes(); }
+  std::size_t slot_bytes() override { return comm_.transport().side().layout().slots.bytes; }
 
   cx::status put(datatype d, operation o, collective_call<std::byte> const& call) override {
     if (reduces(call.what)) return reduction_on<Tr>(d, o)(comm_, stream_, call);

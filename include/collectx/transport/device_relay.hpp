@@ -75,7 +75,8 @@ class device_relay {
   std::byte* slots() const noexcept { return wire_.memory(); }
   std::size_t slots_bytes() const noexcept { return wire_.memory_bytes(); }
   bool in_device_memory() const noexcept { return wire_.in_device_memory(); }
-  /// What kernels take for the window of a relayed rank: the words of it that they may touch.
+  /// What kernels take for the window of a relayed rank. Of that they touch the words about aborts and waits only: their meetings are plans
+  /// here, since a group on several hosts has no low-latency slots and reads nothing directly.
   static std::byte* window(std::byte* shared) noexcept { return shared; }
   /// Where they tell the host whom they wait for, a word per block.
   static std::uint64_t* told(device::layout const& l, std::byte* shared) noexcept {

@@ -261,6 +261,8 @@ class libfabric_transport {
       }
       senders.resize(port.layout.channels);
       receivers.resize(port.layout.channels);
+      port.late.reserve(port.layout.channels);  // each is in there once
+      port.in_debt.reserve(port.layout.channels);
       for (int p = 0; p < board.size(); ++p) {
         for (int lane = 0; lane <= options.lanes && p != board.rank(); ++lane) {
           std::size_t const here = channel(p, lane), there = channel(board.rank(), lane);

@@ -107,6 +107,14 @@ TEST_CASE("a graph of calls is replayed, each time with what the buffers hold th
   ranks(2, [](gpu::communicator& comm) { return gpu::replay(comm, 3000, cx::algo::ring{}); });
 }
 
+TEST_CASE("a group with the options as they are") {
+  cx::status const s = cx::cuda_ipc::run(2, [](gpu::communicator& comm) -> cx::status {
+    use_kernels();
+    return every_collective(comm, 100'000, direct);
+  });
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
+
 TEST_CASE("a call on another stream comes behind the one before, and calls without a stream mix with those on one") {
   ranks(3, [](gpu::communicator& comm) { return gpu::two_streams(comm, direct); });
 }

@@ -114,6 +114,14 @@ TEST_CASE("ranks of a host go through its memory, by the option stage or where t
   }
 }
 
+TEST_CASE("a group with the options as they are") {
+  cx::status const s = cx::cuda_composite::run(2, [](communicator& comm) -> cx::status {
+    gpu::use_kernels();
+    return gpu::every_collective(comm, 100'000, ring);
+  });
+  CHECK_MESSAGE(s.ok(), std::string(s.what()));
+}
+
 TEST_CASE("a graph of calls among hosts is replayed, each time with what the buffers hold then") {
   host_ranks::run({0, 1, 0}, [](communicator& comm) { return gpu::replay(comm, 5000, ring); });
 }
