@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices on several hosts, of which one fails at a call of CUDA, one is killed at a call, or a cable is cut: all ranks end in an error.
+// Devices on several hosts, of which one fails at a call of CUDA, is killed or late, or a cable is cut: all ranks end in an error.
 #include <atomic>
 
 #include "gpu_work.hpp"
@@ -77,4 +77,50 @@ TEST_CASE("a cut cable: kernels on each side end, name the ranks beyond, and the
   ranks.wait();
   for (int r = 0; r < n; ++r) CHECK_MESSAGE(ranks[r].code == 0, std::string(ranks[r].text));
   ::munmap(calling, sizeof *calling);
+}
+
+TEST_CASE("a rank that is killed while kernels on other hosts wait for it: all end, and name it") {
+  auto const hosts = network::hosts::make(2);
+  if (!hosts) return;
+  auto table = cx::in_process_rendezvous::create(size);
+  REQUIRE(table.has_value());
+  processes::group ranks(size);
+  host_ranks::start(ranks, *table, *hosts, {0, 1, 0}, host_ranks::small(), host_ranks::nothing, [](communicator& comm) -> cx::status {
+    gpu::buffer<int> both(5000);
+    gpu::stream stream;
+    if (cx::status s = gpu::one_sum(comm, both, 1, stream); !s) return s;
+    if (comm.rank() == 1) ::raise(SIGKILL);
+    return gpu::one_sum(comm, both, 1, stream);
+  });
+  ranks.wait();
+  for (int r : {0, 2}) {
+    INFO(ranks[r].text);
+    CHECK(ranks[r].code == static_cast<int>(cx::errc::peer_lost));
+    CHECK(ranks[r].rank == 1);
+    CHECK(ranks[r].seconds < 20);
+  }
+}
+
+TEST_CASE("a rank on another host that makes no call: kernels are late, and the rank is named") {
+  auto const hosts = network::hosts::make(3);
+  if (!hosts) return;
+  auto table = cx::in_process_rendezvous::create(size);
+  REQUIRE(table.has_value());
+  processes::group ranks(size);
+  host_ranks::start(ranks, *table, *hosts, {0, 1, 2}, host_ranks::small(), host_ranks::nothing, [](communicator& comm) -> cx::status {
+    gpu::buffer<int> both(5000);
+    gpu::stream stream;
+    if (cx::status s = gpu::one_sum(comm, both, 1, stream); !s) return s;
+    cx::call_options const briefly{.timeout = std::chrono::milliseconds(500)};
+    if (comm.rank() != 2)
+      if (cx::status s = comm.barrier(cudaStream_t{stream}, ring, briefly); !s) return s;
+    for (int looks = 0; looks < 10'000 && comm.status().ok(); ++looks) cx::detail::nap(1'000'000);
+    return comm.status();
+  });
+  ranks.wait();
+  for (int r = 0; r < size; ++r) {
+    INFO(ranks[r].text);
+    CHECK(ranks[r].code == static_cast<int>(cx::errc::timeout));
+    CHECK(ranks[r].rank == 2);
+  }
 }
