@@ -55,7 +55,8 @@ class storage {
   std::size_t count_;
 };
 
-template <class Group, class T, class Op>
+/// One for all operations: what depends on the operation asks for it, outside of what is measured but for one branch a call.
+template <class Group, class T>
 class bench {
  public:
   bench(Group& comm, job const& what)
@@ -103,7 +104,8 @@ class bench {
     std::span<T> out = out_.first(what_.what == collective::reduce_scatter && !in_place_ ? share_ : total_);
     bool const gives_only = what_.what == collective::reduce && !is_root();
     if (gives_only) out = out.first(0);
-    return stage_.template make<Op, T>(what_, {what_.what, in_place_ && !gives_only, in, out, what_.root, algorithm_});
+    collective_call<T> const made{what_.what, in_place_ && !gives_only, in, out, what_.root, algorithm_};
+    return with_operation(what_.op, [&]<class Op>(Op) { return stage_.template make<Op, T>(what_, made); });
   }
 
   collectx::status calls(int count) {
@@ -183,10 +185,17 @@ class bench {
     return in_place_ ? out_.first(total_).subspan(rank_ * share_, share_) : out_.first(share_);
   }
 
+  T value(int rank, std::size_t element, int call) const {
+    return with_operation(what_.op, [&]<class Op>(Op) { return value_of<Op, T>(rank, element, call); });
+  }
+  T result(std::size_t element, int call) const {
+    return with_operation(what_.op, [&]<class Op>(Op) { return result_of<Op, T>(comm_.size(), element, call); });
+  }
+
   void prepare(int call) {
     poison(out_.first(total_).data(), total_);
     std::span<T> const mine = input();
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = value_of<Op, T>(comm_.rank(), i, call);
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = value(comm_.rank(), i, call);
   }
 
   void plant() {
@@ -199,25 +208,25 @@ class bench {
   std::int64_t wrong(int call) const {
     std::int64_t sum = 0;
     std::span<T const> const got = output();
-    auto const expect = [&](std::size_t i, T value) { sum += same_bits(got[i], value) ? 0 : 1; };
+    auto const expect = [&](std::size_t i, T wanted) { sum += same_bits(got[i], wanted) ? 0 : 1; };
     std::size_t const origin = what_.what == collective::reduce_scatter ? rank_ * share_ : 0;
     switch (what_.what) {
       case collective::all_gather:
         for (std::size_t r = 0; r < ranks_; ++r)
-          for (std::size_t i = 0; i < share_; ++i) expect(r * share_ + i, value_of<Op, T>(static_cast<int>(r), i, call));
+          for (std::size_t i = 0; i < share_; ++i) expect(r * share_ + i, value(static_cast<int>(r), i, call));
         break;
       case collective::broadcast:
-        for (std::size_t i = 0; i < got.size(); ++i) expect(i, value_of<Op, T>(what_.root, i, call));
+        for (std::size_t i = 0; i < got.size(); ++i) expect(i, value(what_.root, i, call));
         break;
       case collective::all_reduce:
       case collective::reduce_scatter:
       case collective::reduce:
-        for (std::size_t i = 0; i < got.size(); ++i) expect(i, result_of<Op, T>(comm_.size(), origin + i, call));
+        for (std::size_t i = 0; i < got.size(); ++i) expect(i, result(origin + i, call));
     }
     // Out of place the input is only read.
     std::span<T const> const mine = input();
     if (!in_place_)
-      for (std::size_t i = 0; i < mine.size(); ++i) sum += same_bits(mine[i], value_of<Op, T>(comm_.rank(), i, call)) ? 0 : 1;
+      for (std::size_t i = 0; i < mine.size(); ++i) sum += same_bits(mine[i], value(comm_.rank(), i, call)) ? 0 : 1;
     return sum;
   }
 
@@ -233,7 +242,7 @@ class bench {
 
 template <class Group, class T>
 collectx::status measure_type(Group& group, job const& what, row_taker take, void* context) {
-  return with_operation(what.op, [&]<class Op>(Op) { return bench<Group, T, Op>(group, what).run(take, context); });
+  return bench<Group, T>(group, what).run(take, context);
 }
 
 }  // namespace perf
