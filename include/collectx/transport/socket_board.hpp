@@ -339,9 +339,9 @@ class socket_board {
 
   void lose(int from) noexcept {
     socket_seats::seat& s = seat(from);
+    std::lock_guard const hold(mutex_);
     int const error = mesh_.to(from).error();
     bool const cut = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-    std::lock_guard const hold(mutex_);
     mesh_.to(from).close();  // which ends its being watched, too
     if (s.wants_answer) --closings_;
     s.wants_answer = false;

@@ -76,14 +76,15 @@ class socket_link {
   int get() const noexcept { return socket_.get(); }
   void close() noexcept { socket_ = {}; }
   bool owes() const noexcept { return queued_ > 0; }
-  int error() const noexcept { return error_; }  ///< what broke it: errno, 0 where the peer has closed it
+  /// What broke it: errno, 0 where the peer has closed it.
+  int error() const noexcept { return receive_error_ != 0 ? receive_error_ : send_error_; }
 
   /// Starts to connect; false where that is refused at once.
   bool open(socket_place const& place) noexcept {
     socket_ = descriptor(::socket(place.where()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     got_ = 0;
     queued_ = 0;
-    error_ = 0;
+    send_error_ = receive_error_ = 0;
     if (!socket_) return false;
     int const rc = ::connect(socket_.get(), place.where(), static_cast<::socklen_t>(place.length));
     if (rc != 0 && errno != EINPROGRESS && errno != EINTR) socket_ = {};
@@ -105,7 +106,7 @@ class socket_link {
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0) {
         if (errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS) return true;
-        error_ = errno;  // said once: a later recv only hears that it is over
+        send_error_ = errno;  // said once: a later recv only hears that it is over
         return false;
       }
       sent_ += static_cast<std::size_t>(sent);
@@ -123,7 +124,7 @@ class socket_link {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == ENOTCONN)) return event::nothing;
       if (got <= 0) {
-        if (got < 0) error_ = errno;
+        if (got < 0) receive_error_ = errno;
         return event::broken;
       }
       got_ += static_cast<std::size_t>(got);
@@ -140,7 +141,7 @@ class socket_link {
   descriptor socket_;
   frame in_;
   std::size_t got_ = 0;
-  int error_ = 0;
+  int send_error_ = 0, receive_error_ = 0;  // one may send while another thread receives
   frame queue_[depth];
   std::size_t sent_ = 0;  // of the first
   int first_ = 0;
