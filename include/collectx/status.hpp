@@ -186,7 +186,7 @@ class [[nodiscard]] result {
 };
 
 namespace detail {
-/// f(), or a failure where that runs out of memory. Without exceptions a container ends the process instead.
+/// f(), or a failure where that runs out of memory or gets no thread. Without exceptions a container ends the process instead.
 template <class F>
 auto within_memory([[maybe_unused]] int rank, F&& f) noexcept -> decltype(f()) {
 #if COLLECTX_EXCEPTIONS
@@ -195,7 +195,7 @@ auto within_memory([[maybe_unused]] int rank, F&& f) noexcept -> decltype(f()) {
   } catch (std::bad_alloc const&) {
     return status::failure(errc::out_of_memory, rank, "rank %d has no memory left", rank);
   } catch (std::system_error const& e) {  // std::thread's
-    return status::failure(errc::out_of_memory, rank, "rank %d cannot start a thread: %s", rank, e.what());
+    return status::failure(errc::out_of_memory, rank, "rank %d gets no thread or other means of the system: %s", rank, e.what());
   }
 #else
   return f();

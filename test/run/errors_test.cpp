@@ -6,12 +6,15 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -531,4 +534,14 @@ TEST_CASE("ALN-04: an element larger than a slot is refused") {
                             return still_works(comm, comm.all_reduce(in, out, first));
                           }),
              cx::errc::invalid_configuration, {"slots of 64 bytes cannot hold ", " elements of 65 bytes"});
+}
+
+TEST_CASE("what the library cannot get of the system is a status, not the end of the process") {
+  auto const no_thread = []() -> cx::status { throw std::system_error(EAGAIN, std::generic_category(), "a thread"); };
+  auto const no_memory = []() -> cx::status { throw std::bad_alloc(); };
+  for (cx::status const& s : {cx::detail::within_memory(3, no_thread), cx::detail::within_memory(3, no_memory)}) {
+    CHECK(s.code() == cx::errc::out_of_memory);
+    CHECK(s.rank() == 3);
+  }
+  CHECK(std::string(cx::detail::within_memory(3, no_thread).what()).find("a thread") != std::string::npos);
 }
